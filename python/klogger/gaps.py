@@ -61,7 +61,8 @@ PAIRS = """
 CREATE MACRO klogger.missing(events) AS TABLE
   WITH gap AS (
     SELECT cpu::INTEGER AS cpu, least(from_ns, to_ns - 1) AS from_ns, to_ns FROM klogger.gap
-    WHERE (event IS NULL OR list_contains(events, upper(event))) AND key <> 'probe_missed'
+    WHERE (event IS NULL OR list_contains(events, upper(event))) AND
+          key NOT IN ('probe_missed', 'sample_missed')
   ), placed AS (
     SELECT -2 AS place, from_ns, to_ns FROM gap
     UNION ALL SELECT coalesce(cpu, -1), from_ns, to_ns FROM gap

@@ -14,7 +14,14 @@ import pytest
 from klogger import gaps
 
 EVENTS = ("BEGIN", "END", "OTHER")
-KEYS = ("ring_full", "rate_limited", "events_disabled", "probe_missed", "damaged")
+KEYS = (
+    "ring_full",
+    "rate_limited",
+    "events_disabled",
+    "probe_missed",
+    "sample_missed",
+    "damaged",
+)
 SEEDS = range(60)
 
 
@@ -57,7 +64,7 @@ def matters(case: Case, key: int) -> list[tuple[int, int]]:
         (min(start, end - 1), end)
         for cpu, event, start, end, why in case.gaps
         if event in (None, "BEGIN", "END")
-        and why != "probe_missed"
+        and why not in ("probe_missed", "sample_missed")
         and (not case.by_cpu or cpu in (None, key))
     ]
 

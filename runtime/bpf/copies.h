@@ -30,7 +30,8 @@
 
 /*
  * By probe: the number of programs at its attach point, including the first one; and hits that
- * copies have logged. Shared by all objects.
+ * copies have logged, or all hits if the recorder knows how many there should be. Shared by all
+ * objects.
  */
 __u8 klogger_copies[KLOGGER_PROBES_MAX] SEC(".bss.klogger_n");
 __u64 klogger_caught[KLOGGER_PROBES_MAX] SEC(".bss.klogger_a");
@@ -108,6 +109,14 @@ static __noinline void klogger_mark(void *arguments, __u32 probe)
 			return;
 	}
 	__sync_lock_test_and_set(mark, KLOGGER_USELESS);
+}
+
+/* Where the recorder knows how many hits there should be: it compares the two numbers. */
+static __always_inline void klogger_count_hit(__u32 probe)
+{
+	__u32 n = (klogger_config.probes + probe) & (KLOGGER_PROBES_MAX - 1);
+
+	__sync_fetch_and_add(&klogger_caught[n], 1);
 }
 
 /* Called by all programs after a hit was logged. */

@@ -29,6 +29,8 @@ static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_get_current_comm)(void *to, __u32 size) = (void *)16;
 static long (*const bpf_get_stackid)(void *context, void *map, __u64 flags) = (void *)27;
 static long (*const bpf_get_stack)(void *context, void *to, __u32 size, __u64 flags) = (void *)67;
+static long (*const bpf_perf_event_read_value)(void *map, __u64 flags, void *to,
+					       __u32 size) = (void *)55;
 static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
 static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *src) = (void *)114;

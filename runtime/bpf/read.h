@@ -170,6 +170,23 @@ static __always_inline __u64 klogger_function_result(void *arguments)
 			__builtin_btf_type_id(*(type *)0, 1 /* in the kernel's types */))
 
 /*
+ * What a program of a timer, a sample or a breakpoint gets: struct bpf_perf_event_data, which is
+ * the registers of what was interrupted, and two words.
+ */
+#if defined(__TARGET_ARCH_x86)
+#define KLOGGER_SAMPLED_REGISTERS 21
+#define klogger_sampled_ip() klogger_sampled(16)
+#define klogger_sampled_user() ((klogger_sampled(17 /* cs */) & 3) == 3)
+#elif defined(__TARGET_ARCH_arm64)
+#define KLOGGER_SAMPLED_REGISTERS 34
+#define klogger_sampled_ip() klogger_sampled(32)
+#define klogger_sampled_user() ((klogger_sampled(33 /* pstate */) & 15) == 0)
+#endif
+#define klogger_sampled(n) (((const volatile __u64 *)klogger_arguments)[n])
+#define klogger_sampled_period() klogger_sampled(KLOGGER_SAMPLED_REGISTERS)
+#define klogger_sampled_address() klogger_sampled(KLOGGER_SAMPLED_REGISTERS + 1)
+
+/*
  * The thread that was running, perhaps interrupted, when the probe was hit; for bodies, and for
  * `context tid`.
  */
@@ -191,6 +208,31 @@ static __always_inline __u64 klogger_context_cgroup(void)
 }
 
 #define klogger_context_comm(to) bpf_get_current_comm(to, sizeof(to))
+
+#ifdef KLOGGER_COUNTERS
+/* For each CPU the counters of this schema. The recorder opens them, and sets their number. */
+struct {
+	int (*type)[4 /* BPF_MAP_TYPE_PERF_EVENT_ARRAY */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[4];
+} klogger_counters SEC(".maps");
+
+/* For bodies: what a counter of this CPU has counted; 0 if there is none. */
+static __noinline __u64 klogger_counter(__u32 number)
+{
+	struct {
+		__u64 value;
+		__u64 enabled;
+		__u64 running;
+	} count = {};
+	__u32 at = bpf_get_smp_processor_id() * KLOGGER_COUNTERS + number;
+
+	if (number < KLOGGER_COUNTERS)
+		bpf_perf_event_read_value(&klogger_counters, at, &count, sizeof(count));
+	return count.value;
+}
+#endif
 
 #ifdef KLOGGER_STACKS
 /*
@@ -215,6 +257,11 @@ static __always_inline __u32 klogger_stack_of(void *context)
 
 	if (likely(place >= 0))
 		return place + 1;
+#ifdef KLOGGER_SAMPLES
+	/* What a sample has interrupted in a program has no kernel stack. */
+	if (place == -14 /* EFAULT */)
+		return 0;
+#endif
 	__sync_fetch_and_add(&klogger_stackless[place != -17 /* EEXIST */], 1);
 	return 0;
 }

@@ -12,6 +12,7 @@ pub use functions::{Functions, Prototype};
 use crate::refusal::Refusal;
 use crate::trace_event::{Field, Shape, TraceEvent};
 use btf_rs::{Btf, BtfType, Type};
+use klogger_schema::counted::Counted;
 use klogger_schema::model::{Param, Schema, Target};
 
 /// The longest chain of BTF types that is followed; real ones have fewer than ten links.
@@ -54,6 +55,12 @@ pub struct KernelTypes {
     formats: Option<Box<dyn Formats>>,
     programs: Option<Box<dyn Programs>>,
     functions: Option<Box<dyn Functions>>,
+    counts: Option<Box<dyn Counts>>,
+}
+
+/// What a machine counts.
+pub trait Counts: Send + Sync {
+    fn counts(&self, counted: Counted) -> bool;
 }
 
 /// The `format` files of a kernel's trace events. Errors are messages for the user.
@@ -75,7 +82,7 @@ impl KernelTypes {
     /// `bytes`: the contents of `/sys/kernel/btf/vmlinux`.
     pub fn new(bytes: &[u8]) -> Result<KernelTypes> {
         let btf = Btf::from_bytes(bytes)?;
-        Ok(KernelTypes { btf, formats: None, programs: None, functions: None })
+        Ok(KernelTypes { btf, formats: None, programs: None, functions: None, counts: None })
     }
 
     /// The same, of a kernel whose descriptions of trace events can be read.
@@ -91,6 +98,16 @@ impl KernelTypes {
     /// Why a probe cannot be at a place in a program. What another machine has is not known.
     pub(crate) fn refuse_in_program(&self, target: &Target) -> Option<Refusal> {
         self.programs.as_deref().and_then(|programs| programs.refuse(target))
+    }
+
+    /// The same, on a machine that can be asked what it counts.
+    pub fn with_counts(self, counts: impl Counts + 'static) -> KernelTypes {
+        KernelTypes { counts: Some(Box::new(counts)), ..self }
+    }
+
+    /// Whether the machine counts such an event. On another machine, that is not known: yes.
+    pub fn counts(&self, counted: Counted) -> bool {
+        self.counts.as_ref().is_none_or(|machine| machine.counts(counted))
     }
 
     fn formats(&self) -> Result<&dyn Formats> {

@@ -8,6 +8,7 @@ mod calibrate;
 pub mod calls;
 mod choice;
 mod config;
+mod counters;
 mod engine;
 mod grace;
 pub mod hits;
@@ -19,6 +20,7 @@ pub mod pins;
 mod placed;
 mod prepare;
 mod refused;
+mod sampler;
 mod snapshot;
 mod stacks;
 mod try_load;
@@ -33,6 +35,7 @@ pub use try_load::try_load;
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::threads::Threads;
 use anchors::RingAnchors;
+use counters::Counters;
 use hits::Hits;
 use keep::Kept;
 use klogger_codegen::KernelTypes;
@@ -75,6 +78,7 @@ pub struct BpfEngine {
     kept: Arc<Mutex<Kept>>,
     anchors: Arc<RingAnchors>,
     hits: Mutex<Hits>,
+    counters: Mutex<Vec<Counters>>,
     costs: Option<Costs>,
 }
 
@@ -103,6 +107,11 @@ impl BpfEngine {
     ) -> Result<BpfEngine, Error> {
         load::keep_messages();
         let (objects, shared) = load_units(units, plans, types, config, example)?;
+        let counters = units
+            .iter()
+            .zip(&objects)
+            .map(|((unit, _), loaded)| Counters::open(&unit.schema, &loaded.object, config.rings));
+        let counters: Vec<_> = counters.collect::<Result<_, _>>()?;
         let length = config.rings * Rings::stride(config.ring_size);
         let rings = Rings::new(
             map_memory(&shared.rings, length)?,
@@ -136,6 +145,7 @@ impl BpfEngine {
             limits: Limits::new(&shared, config.rings)?,
             some_cpus: false,
             hits: Mutex::new(Hits::new(config, &shared)?),
+            counters: Mutex::new(counters.into_iter().flatten().collect()),
             stacks,
             user_stacks,
             probes: Vec::new(),

@@ -10,6 +10,8 @@ pub struct MissedHits {
     pub spans: Vec<Span>,
     /// The likely reason, if one is known.
     pub why: String,
+    /// They are samples, whose number is known from what was counted.
+    pub sampled: bool,
 }
 
 /// Skipped hits between two times, in ns of the log clock.

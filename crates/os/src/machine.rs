@@ -67,10 +67,24 @@ pub fn memory_available() -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// The kernel's functions and variables, one per line: address, kind, name, perhaps module.
+pub fn all_symbols() -> String {
+    fs::read_to_string("/proc/kallsyms").unwrap_or_default()
+}
+
+/// Addresses and names in such a text. All addresses are 0 if the kernel hides them.
+pub fn symbols_in(text: &str) -> impl Iterator<Item = (u64, &str)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((address, words.nth(1)?))
+    })
+}
+
 /// The kernel's symbols in ascending order, one per line: address in hexadecimal, a space, name.
 /// Empty if the kernel hides them.
 pub fn symbols() -> String {
-    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let text = all_symbols();
     let mut symbols: Vec<(u64, &str)> = text
         .lines()
         .filter_map(|l| {

@@ -110,15 +110,15 @@ pub fn of_hits(missed: impl IntoIterator<Item = MissedHits>, span: (u64, u64)) -
 }
 
 fn of_probe(missed: MissedHits, span: (u64, u64)) -> Vec<Entry> {
-    let MissedHits { schema, place, count, mut spans, why } = missed;
+    let MissedHits { schema, place, count, mut spans, why, sampled } = missed;
     if spans.is_empty() {
         spans.push(Span { from: span.0, to: span.1, count });
     }
+    let key = if sampled { Key::SampleMissed } else { Key::ProbeMissed };
     let why = if why.is_empty() { why } else { format!(", because {why}") };
     let entry = |s: Span| {
         let from = s.from.clamp(span.0, span.1);
-        let entry =
-            Entry::new(Key::ProbeMissed).count(s.count).between(from, s.to.clamp(from, span.1));
+        let entry = Entry::new(key).count(s.count).between(from, s.to.clamp(from, span.1));
         entry.detail(&format!("{} hits of {place} (schema {schema}){why}", s.count))
     };
     spans.into_iter().map(entry).collect()

@@ -6,6 +6,7 @@
 
 pub use crate::attach_points::ProbeKind;
 pub use crate::contexts::Context;
+pub use crate::counted::Counted;
 use crate::include::Includes;
 
 use crate::attach_points::WILDCARDS;
@@ -39,7 +40,7 @@ pub struct Schema {
     pub code: Vec<CBlock>,
     /// In the order of their declaration.
     pub parameters: Vec<Parameter>,
-    /// `arch NAME { counter0 event }`: bindings of hardware counters, as in the paper.
+    /// `arch NAME { counter0 event }`: what counters count, as in the paper.
     pub arch: Vec<Arch>,
 }
 
@@ -310,11 +311,23 @@ pub struct CBlock {
     pub span: Span,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Arch {
     pub name: String,
-    /// (counter number, event name)
-    pub counters: Vec<(u32, String)>,
+    pub counters: Vec<Counter>,
+}
+
+/// `counter0 cycles optional`
+#[derive(Clone, Debug)]
+pub struct Counter {
+    pub number: u32,
+    /// What it counts, as it was written.
+    pub event: String,
+    pub counted: Counted,
+    /// It reads 0 on machines that do not count this.
+    pub optional: bool,
+    /// The position of what it counts.
+    pub span: Span,
 }
 
 impl Scalar {
@@ -333,6 +346,13 @@ impl Scalar {
             Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64 => true,
             Scalar::Bool | Scalar::U8 | Scalar::U16 | Scalar::U32 | Scalar::U64 => false,
         }
+    }
+}
+
+impl Counter {
+    /// The word after `klogger_get_` in the function that reads it.
+    pub fn word(&self) -> String {
+        self.event.replace('-', "_")
     }
 }
 
@@ -383,6 +403,11 @@ impl Target {
 }
 
 impl Schema {
+    /// The counters of all its `arch` blocks.
+    pub fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.arch.iter().flat_map(|arch| &arch.counters)
+    }
+
     pub fn event(&self, name: &str) -> Option<&Event> {
         self.events.iter().find(|e| e.name == name)
     }

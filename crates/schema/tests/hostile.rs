@@ -101,7 +101,9 @@ proptest! {
     fn any_words(words in proptest::collection::vec(prop_oneof![
         Just("event"), Just("probe"), Just("tracepoint"), Just("or"), Just("enum"), Just("flags"),
         Just("schema"),
-        Just("context"), Just("tid"), Just("code"), Just("arch"), Just("counter0"), Just("scope"),
+        Just("context"), Just("tid"), Just("code"), Just("arch"), Just("counter0"),
+        Just("cs"), Just("optional"), Just("sample"),
+        Just("every"), Just("scope"),
         Just("in"), Just("as"),
         Just("int"), Just("string"), Just("ns"), Just("A"), Just("b"), Just("{"), Just("}"),
         Just("("), Just(")"),

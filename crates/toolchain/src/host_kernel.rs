@@ -10,9 +10,10 @@ use functions::RunningFunctions;
 pub use image::types_of;
 
 use klogger_codegen::KernelTypes;
-use klogger_codegen::kernel_types::Formats;
-use klogger_os::Error;
+use klogger_codegen::kernel_types::{Counts, Formats};
+use klogger_os::{Error, perf_events};
 use klogger_programs::Programs;
+use klogger_schema::counted::Counted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -25,7 +26,16 @@ pub fn types() -> Result<KernelTypes, Error> {
     let types = KernelTypes::new(&bytes).map_err(Error::new)?;
     let functions = RunningFunctions::new(&types);
     let types = types.with_formats(TraceEvents::default()).with_programs(Programs::default());
-    Ok(types.with_functions(functions))
+    Ok(types.with_functions(functions).with_counts(Machine))
+}
+
+/// The machine that klogger runs on.
+struct Machine;
+
+impl Counts for Machine {
+    fn counts(&self, counted: Counted) -> bool {
+        perf_events::can_count(counted.kind, counted.config)
+    }
 }
 
 /// Whether the running kernel has type information.

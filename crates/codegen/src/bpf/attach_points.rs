@@ -4,6 +4,7 @@
 //! `crates/engines/src/bpf/attach.rs` has the same rows for attaching programs.
 
 mod function;
+mod sampled;
 mod snapshot;
 pub mod syscall;
 mod trace_event;
@@ -20,6 +21,9 @@ pub struct Row {
     pub kind: ProbeKind,
     /// Such programs run with preemption on, also on kernels on which those of tracepoints do not.
     pub(super) preempted: bool,
+    /// The recorder knows how many hits there should be, so the program counts those that there
+    /// are.
+    pub(super) counted: bool,
     /// Why the kernel cannot attach it: it has no such attach point, or the prototype differs from
     /// the schema's.
     refuse: fn(&Target, &KernelTypes) -> Result<Option<Refusal>, Error>,
@@ -38,7 +42,7 @@ pub struct Row {
 }
 
 /// A kind has several rows if there are several ways to attach it, in order of preference.
-const ROWS: [&Row; 15] = [
+const ROWS: [&Row; 18] = [
     &tracepoint::ROW,
     &trace_event::ROW,
     &function::FENTRY,
@@ -50,6 +54,9 @@ const ROWS: [&Row; 15] = [
     &user::ROW,
     &user::RETURN_ROW,
     &usdt::ROW,
+    &sampled::TIMER,
+    &sampled::ROW,
+    &sampled::BREAKPOINT,
     &snapshot::START,
     &snapshot::END,
     &syscall::ENTRY,

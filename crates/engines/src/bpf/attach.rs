@@ -6,14 +6,28 @@ mod uprobe;
 
 pub use uprobe::InPrograms;
 
+use super::sampler::{Sampler, Wanted};
 use klogger_os::Error;
 use klogger_os::perf_events;
 use klogger_schema::model::{ProbeKind, Target};
 use libbpf_rs::{Link, Object, OpenProgramMut, ProgramAttachType, ProgramMut, ProgramType};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
+/// What keeps a program attached, until it is dropped.
+pub struct Attachment {
+    pub links: Vec<Link>,
+    /// Of a timer, a sample or a breakpoint.
+    pub sampler: Option<Sampler>,
+}
+
+impl From<Vec<Link>> for Attachment {
+    fn from(links: Vec<Link>) -> Attachment {
+        Attachment { links, sampler: None }
+    }
+}
+
 /// Errors are the kernel's, or libbpf's.
-type Attached = Result<Vec<Link>, Box<dyn std::error::Error>>;
+type Attached = Result<Attachment, Box<dyn std::error::Error>>;
 
 /// Where a program is attached.
 pub struct Site<'a> {
@@ -56,13 +70,29 @@ const fn of_calls(kind: ProbeKind) -> Row {
     }
 }
 
-static ROWS: [Row; 11] = [
+/// For a kind whose programs run on performance events.
+const SAMPLED: Row = Row {
+    kind: ProbeKind::Timer,
+    attach: |program, site| {
+        let sampler = Some(Sampler::new(Wanted::of(site.target)?, program)?);
+        Ok(Attachment { links: Vec::new(), sampler })
+    },
+    help: "'klogger show' prints what can be attached on this machine",
+    copies: false,
+    // The ledger has a key for these.
+    skipped: "",
+};
+
+static ROWS: [Row; 14] = [
     of_calls(ProbeKind::Syscall),
     of_calls(ProbeKind::ReturnSyscall),
+    SAMPLED,
+    Row { kind: ProbeKind::Sample, ..SAMPLED },
+    Row { kind: ProbeKind::Breakpoint, ..SAMPLED },
     Row {
         kind: ProbeKind::Tracepoint,
         // The section of the program names the attach point.
-        attach: |program, _| Ok(vec![program.attach_trace()?]),
+        attach: |program, _| Ok(vec![program.attach_trace()?].into()),
         help: OTHERS,
         copies: true,
         skipped: "it hit itself",
@@ -75,7 +105,7 @@ static ROWS: [Row; 11] = [
             let link = program.attach_perf_event(event.as_raw_fd())?;
             // The link closes it.
             let _ = event.into_raw_fd();
-            Ok(vec![link])
+            Ok(vec![link].into())
         },
         help: OTHERS,
         // The kernel runs one such program at a time on a CPU.
@@ -114,13 +144,14 @@ fn function(program: &ProgramMut, target: &Target, at_return: bool) -> Attached 
     Ok(vec![match program.prog_type() {
         ProgramType::Kprobe => program.attach_kprobe(at_return, &target.name)?,
         _ => program.attach_trace()?,
-    }])
+    }]
+    .into())
 }
 
 /// What the kernel lists: see snapshot.rs. Nothing runs until the recorder reads the list.
 const LISTED: Row = Row {
     kind: ProbeKind::Start,
-    attach: |program, _| Ok(vec![program.attach()?]),
+    attach: |program, _| Ok(vec![program.attach()?].into()),
     help: "this kernel has the list in its type information, but does not give it to programs",
     copies: false,
     skipped: "it hit itself",
@@ -129,7 +160,7 @@ const LISTED: Row = Row {
 const fn uprobe_row(kind: ProbeKind) -> Row {
     Row {
         kind,
-        attach: uprobe::attach,
+        attach: |program, site| Ok(uprobe::attach(program, site)?.into()),
         help: IN_PROGRAM,
         // The kernel skips no hits of such programs.
         copies: false,
@@ -166,12 +197,12 @@ pub fn prepare(program: &mut OpenProgramMut, kind: ProbeKind, uprobe_multi: bool
     }
 }
 
-/// Attaches the program `name` of a loaded object. It is detached when the links are dropped.
+/// Attaches the program `name` of a loaded object. It is detached when the result is dropped.
 ///
 /// # Errors
 ///
 /// If the object has no such program, this engine has no such attach points, or the kernel refuses.
-pub fn attach(name: &str, site: &Site) -> Result<Vec<Link>, Error> {
+pub fn attach(name: &str, site: &Site) -> Result<Attachment, Error> {
     let (object, target) = (site.object, site.target);
     let label = target.label();
     let row = row(target.kind)

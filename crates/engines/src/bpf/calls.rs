@@ -97,12 +97,11 @@ impl Calls {
             let at = at.ok_or_else(|| Error::new("no schema has the programs for system calls"))?;
             let target = Target::bare(ProbeKind::Tracepoint, tracepoint);
             let object = &objects[at].object;
-            links.extend(attach::attach(
-                program,
-                &Site { object, target: &target, programs: None },
-            )?);
+            links.extend(
+                attach::attach(program, &Site { object, target: &target, programs: None })?.links,
+            );
             let part = Part { base: objects[at].base, probes: number as u32, copy: 0 };
-            hits.add(at, part, 0, program, &target);
+            hits.add(at, part, 0, program, &target, None);
         }
         Ok(links)
     }

@@ -4,6 +4,7 @@
 use super::BpfEngine;
 use super::attach::{InPrograms, Site};
 use super::calls::Calls;
+use super::counters::Counters;
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::snapshot::Snapshot;
@@ -22,6 +23,7 @@ use crate::times::Times;
 use crate::user_code::UserCode;
 use klogger_codegen::bpf::attach_points::syscall::is_system_call;
 use klogger_codegen::bpf::{MAKER, Program, programs};
+use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
 use klogger_ring::CpuReader;
@@ -31,8 +33,8 @@ use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::{Plan, plan};
 use klogger_toolchain::host_kernel;
 use libbpf_rs::{MapCore, MapFlags};
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{MutexGuard, PoisonError};
 
 /// Its entry in the registry.
 pub const INFO: EngineInfo = EngineInfo {
@@ -122,6 +124,7 @@ impl Engine for BpfEngine {
 
     fn enable(&self, disabled: &[u16]) -> Result<(), Error> {
         self.clear_variables()?;
+        self.counters().iter().for_each(Counters::reset);
         let ids = self.ids().filter(|id| !disabled.contains(id));
         ids.for_each(|id| self.switch(id, true));
         Ok(())
@@ -150,6 +153,7 @@ impl Engine for BpfEngine {
     }
 
     fn look(&self) {
+        self.counters().iter_mut().for_each(Counters::look);
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).look(&self.objects, true);
     }
 
@@ -163,6 +167,11 @@ impl Engine for BpfEngine {
         self.placed_links.clear();
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).detach();
         grace::wait();
+    }
+
+    fn account(&mut self, ledger: &mut Ledger) {
+        let missing = self.counters().iter().flat_map(Counters::entries).collect::<Vec<_>>();
+        ledger.entries.extend(missing);
     }
 
     fn left_out(&self) -> Vec<LeftOut> {
@@ -247,16 +256,20 @@ impl BpfEngine {
             }
             let programs = Some(&attaching.programs);
             let site = Site { object: &loaded.object, target, programs };
-            let links = attach::attach(&program.name, &site)?;
-            match Snapshot::of(target, links) {
+            let attached = attach::attach(&program.name, &site)?;
+            match Snapshot::of(target, attached.links) {
                 Ok(snapshot) => self.snapshots.push(snapshot),
                 Err(links) => {
                     self.links.extend(links);
-                    hits.add(n, part, i, &program.name, target);
+                    hits.add(n, part, i, &program.name, target, attached.sampler);
                 }
             }
         }
         Ok(())
+    }
+
+    fn counters(&self) -> MutexGuard<'_, Vec<Counters>> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ids(&self) -> impl Iterator<Item = u16> {

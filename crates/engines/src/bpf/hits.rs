@@ -8,6 +8,7 @@
 use super::attach::Site;
 use super::load::{self, Config, Part, map_memory};
 use super::placed::Placed;
+use super::sampler::Sampler;
 use super::{Loaded, attach};
 use crate::losses::{MissedHits, Span};
 use klogger_os as os;
@@ -28,7 +29,8 @@ const SPANS_MAX: usize = 64;
 pub struct Hits {
     config: Config,
     probes: Vec<Probe>,
-    /// By number of the probe: how many programs it has, and hits that copies have logged.
+    /// By number of the probe: how many programs it has, and hits that copies have logged, or of
+    /// samplers all hits.
     copies: Mapping,
     caught: Mapping,
     attached: Vec<(Vec<Link>, Object)>,
@@ -46,6 +48,8 @@ struct Probe {
     target: Target,
     /// The program, if it is one of several of the probe.
     placed: Option<OwnedFd>,
+    /// Tells how many hits there should be, if that is known.
+    sampler: Option<Sampler>,
     copies: u8,
     /// Hits skipped before events were switched on.
     before: u64,
@@ -67,9 +71,17 @@ impl Hits {
     }
 
     /// Notes that the program of probe `index` of an object has been attached.
-    pub fn add(&mut self, object: usize, part: Part, index: usize, program: &str, target: &Target) {
+    pub fn add(
+        &mut self,
+        object: usize,
+        part: Part,
+        index: usize,
+        program: &str,
+        target: &Target,
+        sampler: Option<Sampler>,
+    ) {
         let number = part.probes as usize + index;
-        self.probes.push(Probe::new(object, part, number, program, target));
+        self.probes.push(Probe { sampler, ..Probe::new(object, part, number, program, target) });
     }
 
     /// Notes that the program of one of the places of a probe has been attached.
@@ -93,8 +105,8 @@ impl Hits {
     /// Skipped hits count from now on.
     pub(super) fn begin(&mut self, objects: &[Loaded]) {
         for probe in &mut self.probes {
-            probe.before =
-                skipped(probe, objects).saturating_sub(caught(&self.caught, probe.number));
+            let skipped = probe.skipped(objects, true);
+            probe.before = skipped.saturating_sub(caught(&self.caught, probe.number));
         }
         self.looked_ns = os::monotonic_ns();
     }
@@ -108,7 +120,7 @@ impl Hits {
             let probe = &mut self.probes[n];
             // In this order: a hit that a copy logs between the two reads counts as logged, but not
             // yet as skipped. If that hides a lost hit, the next call reports it.
-            let skipped = skipped(probe, objects);
+            let skipped = probe.skipped(objects, !mend);
             let caught = caught(&self.caught, probe.number);
             let lost = skipped.saturating_sub(caught + probe.before);
             let more = lost > probe.lost;
@@ -151,15 +163,16 @@ impl Hits {
                 .store(probe.copies, Ordering::SeqCst);
             let (object, target) = (&object, &probe.target);
             let site = Site { object, target, programs: None };
-            links.extend(attach::attach(&probe.program, &site)?);
+            links.extend(attach::attach(&probe.program, &site)?.links);
         }
         self.attached.push((links, object));
         Ok(())
     }
 
-    /// Detaches the copies.
+    /// Detaches the copies, and what samplers have attached.
     pub fn detach(&mut self) {
         self.attached.clear();
+        self.probes.iter_mut().filter_map(|p| p.sampler.as_mut()).for_each(Sampler::stop);
     }
 
     fn why(&self, kind: ProbeKind) -> String {
@@ -177,10 +190,14 @@ impl Hits {
     pub(super) fn missed(&self, objects: &[Loaded]) -> Vec<MissedHits> {
         let missed = |p: &Probe| MissedHits {
             schema: objects.get(p.object).map(|o| o.schema.clone()).unwrap_or_default(),
-            place: place_of(&p.program),
+            place: match p.sampler {
+                Some(_) => p.target.label(),
+                None => place_of(&p.program),
+            },
             count: p.lost,
             spans: p.spans.clone(),
             why: self.why(p.target.kind),
+            sampled: p.sampler.is_some(),
         };
         self.probes.iter().filter(|p| p.lost > 0).map(missed).collect()
     }
@@ -195,10 +212,31 @@ impl Probe {
             program: program.into(),
             target: target.clone(),
             placed: None,
+            sampler: None,
             copies: 1,
             before: 0,
             lost: 0,
             spans: Vec::new(),
+        }
+    }
+
+    /// Hits that the kernel skipped; of a sampler all that there should have been. `exact`: as of
+    /// now, at the cost of interrupting all CPUs.
+    fn skipped(&mut self, objects: &[Loaded], exact: bool) -> u64 {
+        if let Some(program) = &self.placed {
+            return recursion_misses(program.as_fd());
+        }
+        let Some(first) = objects.get(self.object) else { return 0 };
+        let program = first.object.progs_mut().find(|p| p.name() == self.program.as_str());
+        match (&mut self.sampler, program) {
+            (Some(sampler), Some(program)) => {
+                if !exact {
+                    sampler.look(&program);
+                }
+                sampler.due(exact)
+            }
+            (None, Some(program)) => recursion_misses(program.as_fd()),
+            (_, None) => 0,
         }
     }
 
@@ -231,15 +269,6 @@ fn caught(words: &Mapping, number: usize) -> u64 {
     if number < PROBES_MAX { words.word(8 * number).load(Ordering::Relaxed) } else { 0 }
 }
 
-fn skipped(probe: &Probe, objects: &[Loaded]) -> u64 {
-    if let Some(program) = &probe.placed {
-        return recursion_misses(program.as_fd());
-    }
-    let Some(first) = objects.get(probe.object) else { return 0 };
-    let program = first.object.progs_mut().find(|p| p.name() == probe.program.as_str());
-    program.map_or(0, |p| recursion_misses(p.as_fd()))
-}
-
 /// The attach point of a program, from its name `klogger_N_N_PLACE`.
 fn place_of(program: &str) -> String {
     program.splitn(4, '_').nth(3).unwrap_or(program).to_string()
@@ -256,6 +285,7 @@ pub fn left_by(program: BorrowedFd, schema: &str, name: &str, caught: u64) -> Op
         count,
         spans: Vec::new(),
         why: String::new(),
+        sampled: false,
     })
 }
 

@@ -5,7 +5,7 @@ use super::attach;
 pub use super::config::{Config, Part};
 use super::refused::Refused;
 use klogger_codegen::bpf::attach_points::syscall::way;
-use klogger_codegen::bpf::{Program, programs};
+use klogger_codegen::bpf::{Program, counters_max, programs};
 use klogger_codegen::parameters;
 use klogger_os::Error;
 use klogger_os::Mapping;
@@ -31,6 +31,8 @@ pub const RINGLESS: &str = ".bss.klogger_r";
 pub const UNREAD: &str = ".bss.klogger_u";
 pub const CONFIG: &str = ".rodata.klogger";
 pub const CALLS: &str = "klogger_calls";
+/// The counters of CPUs; in objects of schemata with `arch` blocks.
+pub const COUNTERS: &str = "klogger_counters";
 /// Rate limits of events, and what was left out because of them.
 pub const RATES: &str = ".bss.klogger_l";
 pub const LEFT: &str = "klogger_left";
@@ -308,6 +310,7 @@ fn set_maps(
                 }
             }
             MARKS if config.preempt => map.set_max_entries(layout::MARKS)?,
+            COUNTERS => map.set_max_entries(config.rings as u32 * counters_max(&unit.schema))?,
             NESTED_RINGS | LEFT | USER_SCRATCH => map.set_max_entries(config.rings as u32)?,
             RINGS => {
                 map.set_value_size(Rings::stride(config.ring_size) as u32)?;

@@ -6,11 +6,13 @@ use super::calibrate::Prepared;
 use super::choice::Choice;
 use super::load::{self, Config};
 use crate::request::{BUFFER_MAX, Request};
+use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::attach_points;
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
+use klogger_schema::model::{Counter, Schema};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel::{self, Preemption};
 use std::thread;
@@ -41,6 +43,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;
         check_plan(unit, &plan)?;
+        check_counters(&unit.schema, &types)?;
         check_overwrite(unit, &plan, &config)?;
         plans.push(plan);
     }
@@ -116,6 +119,20 @@ fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
         .help(format!("'klogger show {}' shows why", schema.name)));
     }
     Ok(())
+}
+
+/// A schema that counts what this machine does not count is refused, unless it may be missing.
+fn check_counters(schema: &Schema, types: &KernelTypes) -> Result<(), Error> {
+    let needed = |c: &&Counter| !c.optional && !types.counts(c.counted);
+    let Some(Counter { number, event, span, .. }) = schema.counters().find(needed) else {
+        return Ok(());
+    };
+    let line = schema.text.get(..span.start).map_or(1, |t| t.matches('\n').count() + 1);
+    let what = format!("this machine does not count '{event}' (counter{number})");
+    Err(Error::new(format!("{}:{line}: {what}", schema.file)).help(format!(
+        "write 'counter{number} {event} optional' to record without it, with zeros; or count what \
+         the kernel counts, such as page-faults"
+    )))
 }
 
 /// In a ring that is overwritten, a thread that was preempted between reserving space and storing

@@ -143,6 +143,7 @@ impl Engine for KernelEngine {
                     count,
                     spans: Vec::new(),
                     why: String::new(),
+                    sampled: false,
                 });
             }
         }

@@ -9,6 +9,8 @@ pub enum Key {
     RingFull,
     ProbeNotAttached,
     ProbeMissed,
+    SampleMissed,
+    CounterMissing,
     RateLimited,
     Excluded,
     RingGrown,
@@ -53,10 +55,12 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 34] = [
+    pub const ALL: [Key; 36] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
+        Key::SampleMissed,
+        Key::CounterMissing,
         Key::RateLimited,
         Key::Excluded,
         Key::RingGrown,
@@ -116,6 +120,21 @@ impl Key {
                 "use a place that is hit less often, or that the probe itself does not reach; or \
                  record with --engine kernel, whose probes are not preempted, if the kernel can \
                  load modules",
+            ),
+            Key::SampleMissed => (
+                "sample_missed",
+                Loss,
+                "the kernel took fewer samples than were due, of all threads together",
+                "timers: the hypervisor ran something else, interrupts were off, or the kernel \
+                 throttled them (sysctl kernel.perf_event_max_sample_rate); samples and \
+                 breakpoints: they hit in the program of another one or of a trace event; add this \
+                 count to all others when you compute shares",
+            ),
+            Key::CounterMissing => (
+                "counter_missing",
+                Notice,
+                "the machine does not have an optional counter of the schema, which reads 0",
+                "record on a machine that has it; virtual machines often have no hardware counters",
             ),
             Key::RateLimited => (
                 "rate_limited",

@@ -127,13 +127,3 @@ pub fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
         found.push(Diagnostic::warning(event.span, message).label("never logged").help(help));
     }
 }
-
-/// The hardware counters of the original klogger are part of the language, but no engine reads
-/// them.
-pub fn counts_nothing(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    for (arch, span) in &draft.arch {
-        let message = format!("no engine reads the hardware counters of arch {}", arch.name);
-        let help = "log what you count yourself in a field, or leave `arch` out: it has no effect";
-        found.push(Diagnostic::warning(*span, message).label("records nothing").help(help));
-    }
-}

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `event NAME "doc" scope FIELD { fields }` and `arch NAME { counter0 event }`.
+//! `event NAME "doc" scope FIELD { fields }`.
 
 use super::{EventDraft, Name, Parse, Parser};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
-use crate::model::{Arch, Event, Poll, Scope, Span};
+use crate::model::{Event, Poll, Scope, Span};
 use crate::names::{Kind, is_type};
 use crate::nearest::alternatives;
 use crate::vocabulary::ROLES;
 
-/// More than any processor has.
-const COUNTERS_MAX: u32 = 64;
-const COUNTERS_HELP: &str = "write `counter0 EVENT`, one for each counter, from 0 to 63";
 /// Each field costs one more test in each hit of a probe.
 const SCOPE_MAX: usize = 8;
 
@@ -194,61 +191,5 @@ impl Parser<'_> {
             }
             self.cursor.at = next.span.end;
         }
-    }
-
-    /// Without the word `arch`.
-    pub(super) fn arch(&mut self) -> Parse<()> {
-        let name = self.name(Kind::Arch)?;
-        let open = self.open_brace(&format!("arch {}", name.text))?;
-        let mut arch = Arch { name: name.text.clone(), counters: Vec::new() };
-        loop {
-            let next = self.cursor.next();
-            match (next.token, self.word_of(next)) {
-                (Token::CloseBrace, _) => break,
-                (Token::Semicolon | Token::Comma, _) => {}
-                (Token::End, _) => {
-                    return Err(self.report(
-                        Diagnostic::error(
-                            open,
-                            format!("the braces of arch {} are never closed", name.text),
-                        )
-                        .label("opened here")
-                        .help("write `}` after the last counter"),
-                    ));
-                }
-                (_, Some(word)) => {
-                    match word.strip_prefix("counter").and_then(|n| n.parse().ok()) {
-                        Some(number) if number < COUNTERS_MAX => {
-                            self.counter(&mut arch, number, next.span)?
-                        }
-                        _ => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
-                    }
-                }
-                (_, None) => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
-            }
-        }
-        self.draft.arch.push((arch, name.span));
-        Ok(())
-    }
-
-    /// What a counter counts.
-    fn counter(&mut self, arch: &mut Arch, number: u32, span: Span) -> Parse<()> {
-        let next = self.cursor.next();
-        let Some(event) = self.word_of(next) else {
-            return Err(self.unexpected(
-                next,
-                "what the counter counts",
-                "for example `counter0 l2_cache_misses`",
-            ));
-        };
-        if arch.counters.iter().any(|(n, _)| *n == number) {
-            self.report(
-                Diagnostic::error(span, format!("counter{number} is bound twice"))
-                    .label("again")
-                    .help("use another number; each counter counts one thing"),
-            );
-        }
-        arch.counters.push((number, event.to_string()));
-        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! The parser never stops at an error. It reports the error, continues at the next field or
 //! declaration, and leaves out of the draft what it could not parse.
 
+mod arch;
 mod event;
 mod field;
 mod parameter;

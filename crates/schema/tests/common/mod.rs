@@ -5,7 +5,7 @@
 
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{
-    Decode, Decoding, Event, Field, Probe, Scalar, Schema, Scope, Shape, Source,
+    Counter, Decode, Decoding, Event, Field, Probe, Scalar, Schema, Scope, Shape, Source,
 };
 use klogger_schema::vocabulary::{DECODES, PLACES, ROLES};
 use std::fmt::Write;
@@ -88,7 +88,17 @@ pub fn dump(schema: &Schema) -> String {
         );
     }
     for arch in &schema.arch {
-        let _ = writeln!(out, "\narch {} {:?}", arch.name, arch.counters);
+        let _ = writeln!(out, "\narch {}", arch.name);
+        for c in &arch.counters {
+            let _ = writeln!(
+                out,
+                "    counter{} {} = {:?}{}",
+                c.number,
+                c.event,
+                c.counted,
+                if c.optional { ", optional" } else { "" }
+            );
+        }
     }
     out
 }
@@ -182,11 +192,14 @@ pub fn print(schema: &Schema) -> String {
     }
     schema.probes.iter().for_each(|p| print_probe(&mut out, p));
     for arch in &schema.arch {
-        let counters: Vec<String> =
-            arch.counters.iter().map(|(n, event)| format!("counter{n} {event}")).collect();
+        let counters: Vec<String> = arch.counters.iter().map(print_counter).collect();
         let _ = writeln!(out, "arch {} {{ {} }}", arch.name, counters.join("; "));
     }
     out
+}
+
+fn print_counter(c: &Counter) -> String {
+    format!("counter{} {}{}", c.number, c.event, if c.optional { " optional" } else { "" })
 }
 
 fn print_event(out: &mut String, event: &Event) {

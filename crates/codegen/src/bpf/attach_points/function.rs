@@ -16,6 +16,7 @@ const IN_REGISTERS: usize = 6;
 pub(super) const FENTRY: Row = Row {
     kind: ProbeKind::Function,
     preempted: true,
+    counted: false,
     refuse: refuse_fentry,
     section: |target| format!("fentry/{}", target.name),
     arguments: |target, _| {
@@ -29,6 +30,7 @@ pub(super) const FENTRY: Row = Row {
 
 pub(super) const KPROBE: Row = Row {
     preempted: false,
+    counted: false,
     refuse: refuse_typed_kprobe,
     section: |target| format!("kprobe/{}", target.name),
     arguments: |target, kernel| Ok(registers(target, Some(kernel))),

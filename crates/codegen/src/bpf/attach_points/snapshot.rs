@@ -13,6 +13,7 @@ pub(super) static END: Row = Row { kind: ProbeKind::End, ..ROW };
 const ROW: Row = Row {
     kind: ProbeKind::Start,
     preempted: true,
+    counted: false,
     refuse,
     section: |target| {
         let iterator = of(&target.name).map_or(target.name.as_str(), |o| o.iterator);

@@ -11,6 +11,7 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 pub(super) static ENTRY: Row = Row {
     kind: ProbeKind::Syscall,
     preempted: false,
+    counted: false,
     refuse: system_calls::refuse,
     section: |_| "tp_btf/sys_enter".into(),
     frame: Frame::none,
@@ -22,6 +23,7 @@ pub(super) static ENTRY: Row = Row {
 pub(super) static RETURN: Row = Row {
     kind: ProbeKind::ReturnSyscall,
     preempted: false,
+    counted: false,
     refuse: system_calls::refuse,
     section: |_| "tp_btf/sys_exit".into(),
     frame: Frame::none,

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::TraceEvent,
     preempted: false,
+    counted: false,
     refuse,
     section: |target| format!("tp/{}", target.name.replacen(':', "/", 1)),
     arguments,

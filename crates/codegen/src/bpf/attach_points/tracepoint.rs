@@ -10,6 +10,7 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::Tracepoint,
     preempted: false,
+    counted: false,
     refuse,
     section: |target| format!("tp_btf/{}", target.name),
     arguments: |target, _| {

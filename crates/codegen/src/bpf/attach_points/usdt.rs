@@ -9,6 +9,7 @@ use klogger_schema::model::ProbeKind;
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::Usdt,
     preempted: true,
+    counted: false,
     refuse: |target, kernel| Ok(unpassable(target).or_else(|| kernel.refuse_in_program(target))),
     section: |_| "uprobe".into(),
     arguments: |target, types| Ok(typed(target, types, "klogger_usdt_argument")),

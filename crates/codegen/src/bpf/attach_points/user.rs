@@ -10,6 +10,7 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::User,
     preempted: true,
+    counted: false,
     refuse,
     section: |_| "uprobe".into(),
     arguments: |target, types| Ok(typed(target, types, "klogger_user_argument")),
@@ -21,6 +22,7 @@ pub(super) static ROW: Row = Row {
 pub(super) static RETURN_ROW: Row = Row {
     kind: ProbeKind::ReturnUser,
     preempted: true,
+    counted: false,
     refuse,
     section: |_| "uretprobe".into(),
     arguments: |target, types| Ok(typed(target, types, "klogger_user_result")),
