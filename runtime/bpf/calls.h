@@ -147,7 +147,7 @@ struct klogger_call_programs {
 struct klogger_call_programs klogger_on_entry SEC(".maps");
 struct klogger_call_programs klogger_on_exit SEC(".maps");
 
-/* The beginning of a probe's program: as klogger_begin(), of a hit that has been found to be new. */
+/* The beginning of a probe's program: as klogger_begin(), for a hit that is known to be new. */
 static __always_inline int klogger_begin_call(__attribute__((unused)) void *arguments,
 					      __attribute__((unused)) __u32 probe)
 {

@@ -166,7 +166,7 @@ struct klogger_usdt {
  */
 #define KLOGGER_CALLS 512		/* numbers of 64-bit calls are below this */
 #define KLOGGER_CALL_32 0x20000000	/* marks the number of a 32-bit call */
-#define KLOGGER_CHAIN_MAX 32		/* programs for one call: the kernel follows 33 tail calls */
+#define KLOGGER_CHAIN_MAX 32		/* programs for one call; the kernel allows 33 */
 struct klogger_call_table {
 	__u16 entry[KLOGGER_CALLS + 8];
 	__u16 exit[KLOGGER_CALLS + 8];

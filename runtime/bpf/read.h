@@ -12,7 +12,7 @@
 #define KLOGGER_KERNEL_BIT (1ull << 55)
 #endif
 
-/* Whether the compiler knows that it is the address of a program's memory: klogger_user_string(). */
+/* Whether the compiler knows that it is an address of a program: klogger_user_string(). */
 #define klogger_is_user(src)                                              \
 	(__builtin_constant_p(!((__u64)(src) & KLOGGER_KERNEL_BIT)) &&    \
 	 !((__u64)(src) & KLOGGER_KERNEL_BIT))

@@ -180,7 +180,7 @@ def check_strace_counts_the_same(log, report, workloads, folder):
 
 def test_one_program_at_each_tracepoint(recorder, workloads, folder, clean_kernel):
     """And a call that nobody asked for is not logged."""
-    text = 'event UNLINK { string path }\nprobe return syscall unlink(long result, const char *p) {'
+    text = "event UNLINK { string path }\nprobe return syscall unlink(long result, const char *p) {"
     schema = written(recorder, "unlinks", text + " klogger(UNLINK, klogger_user_string(p)); }")
     log, _ = recorder.log("-s", schema, "--", workloads / "calls", folder)
     assert log.count("UNLINK") == 0
@@ -239,9 +239,7 @@ def test_messages(recorder, probe, said, help, clean_kernel):
 
 
 def test_alternatives(recorder, clean_kernel):
-    text = (
-        "event A { }\nprobe syscall no_such_call(int a) or syscall getppid() { klogger(A); }\n"
-    )
+    text = "event A { }\nprobe syscall no_such_call(int a) or syscall getppid() { klogger(A); }\n"
     log_done, out = recorder.run(
         "-s", written(recorder, "either", text), "--", "sh", "-c", "exec true $PPID"
     )

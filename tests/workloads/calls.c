@@ -39,7 +39,8 @@ static void open_all(int folder)
 {
 	for (size_t i = 0; i < PLANTED; i++)
 		for (int n = 0; n < planted[i].times; n++) {
-			long fd = syscall(SYS_openat, folder, planted[i].path, planted[i].flags, 0600);
+			const struct planted *one = &planted[i];
+			long fd = syscall(SYS_openat, folder, one->path, one->flags, 0600);
 
 			if (fd >= 0)
 				syscall(SYS_close, fd);

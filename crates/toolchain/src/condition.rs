@@ -226,8 +226,8 @@ pub fn under(field: &Field, path: &str) -> String {
 
 fn not_a_beginning() -> FilterError {
     error(
-        "regular expressions (=~) cannot be evaluated while events are logged, but for the beginning \
-         of a text, as in path =~ \"^/etc/\""
+        "regular expressions (=~) cannot be evaluated while events are logged, but for the \
+         beginning of a text, as in path =~ \"^/etc/\""
             .into(),
         LATER,
     )

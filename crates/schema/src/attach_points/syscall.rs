@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `probe syscall NAME(...)` and `probe return syscall NAME(result, ...)`: a system call is entered,
-//! or returns. `*` stands for all calls; the first of its parameters is the number.
+//! `probe syscall NAME(...)` and `probe return syscall NAME(result, ...)`: a system call is
+//! entered, or returns. `*` stands for all calls; the first of its parameters is the number.
 
 use super::{ProbeKind, Row, Wrong, is_identifier};
 

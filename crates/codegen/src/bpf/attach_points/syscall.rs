@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! System calls, as programs of the tracepoints `sys_enter` and `sys_exit` that are not attached: the
-//! one program that is attached there passes a hit on to those of its call (`runtime/bpf/calls.h`).
+//! System calls, as programs of the tracepoints `sys_enter` and `sys_exit` that are not attached:
+//! the one program that is attached there passes a hit on to those of its call
+//! (`runtime/bpf/calls.h`).
 
 use super::{Frame, Row};
 use crate::kernel_types::Error;
