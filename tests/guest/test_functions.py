@@ -26,6 +26,10 @@ echo "ftrace $(grep -w oracle $tracing/kprobe_profile)"
 klogger cat /tmp/x.klog --event ENTRY,EXIT,MAPPED,MAPPED_AT --format json | sed 's/^/log /'
 klogger cat /tmp/x.klog --event PLACED | sed 's/^/text /'
 klogger info /tmp/x.klog | sed 's/^/info /'
+/sbin/modprobe loop || exit 1
+three='/sbin/losetup -f; /sbin/losetup -f; /sbin/losetup -f'
+klogger record -s ./module.klogger -o /tmp/y.klog -- /bin/sh -c "$three" || exit 1
+klogger cat /tmp/y.klog --event CONTROL,CONTROL_END --format json | sed 's/^/log /'
 changed=$(grep -o ' t [a-z_0-9]*\\.isra\\.0$' /proc/kallsyms | head -1)
 changed=${{changed# t }}
 changed=${{changed%.isra.0}}
@@ -48,7 +52,8 @@ def said(klogger, tmp_path_factory):
     if not list((cache() / "guest").glob("linux-image-*.deb")):
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
     folder = tmp_path_factory.mktemp("functions")
-    shutil.copy(HERE / "functions/calls.klogger", folder)
+    for schema in ("calls", "module"):
+        shutil.copy(HERE / f"functions/{schema}.klogger", folder)
     work = ["cc", "-O1", "-static", "-o", folder / "work", HERE / "functions/work.c"]
     subprocess.run(work, check=True)
     calls = f"{ALLOCATED} {REFUSED} {MAPPED} {TRUNCATED}"
@@ -118,6 +123,13 @@ def test_two_functions_with_one_body(said):
     assert points["do_truncate"] >= TRUNCATED or "do_truncate" not in points
     info = re.sub(r"\s+", " ", " ".join(said["info"]))
     assert "places: do_truncate, vfs_fallocate" in info
+
+
+def test_a_function_of_a_module(logged):
+    """Each losetup asks for a free device once."""
+    tids = [event["tid"] for event in logged["CONTROL"]]
+    assert len(set(tids)) == len(tids) == 3
+    assert [event["tid"] for event in logged["CONTROL_END"]] == tids
 
 
 def test_messages(said):
