@@ -50,6 +50,45 @@ def test_every_hit_is_logged_or_counted(guest, klogger, tmp_path, kernel, words,
     check(oracles.Log(klogger, tmp_path / "log.klog"), processes)
 
 
+# Programs of functions run with preemption on, on every kernel. Before 6.11 they cannot disable it.
+CALLS = [("6.1", "preempt=full", 3), ("6.12", "preempt=full", 3), ("7.2", "preempt=full", 3)]
+
+
+@pytest.mark.nightly("boots kernels with other kinds of preemption")
+@pytest.mark.parametrize(
+    ("kernel", "words", "processes"), CALLS, ids=lambda value: str(value).replace("preempt=", "")
+)
+def test_kinds_that_preempt_each_other(guest, klogger, tmp_path, kernel, words, processes):
+    image, reason = debian(kernel)
+    if image is None:
+        pytest.skip(reason)
+    schemata = [SCHEMATA[0], "contended_calls.klogger"]
+    add = [*(f"{HERE / name}=/{name}" for name in schemata), f"{compiler()}=/bin/clang"]
+    options = " ".join(["--buffer-size 16M", *(f"-s /{name}" for name in schemata)])
+    workload = f"/bin/contend {processes} {HITS} 1"
+    script = f"klogger record {options} -o /out/log.klog -- {workload} >/out/json 2>/out/err"
+    done = guest(script, tmp_path, add=add, append=words, kernel=image, memory="3G", timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "err").read_text()
+    check_calls(oracles.Log(klogger, tmp_path / "log.klog"), processes)
+
+
+def check_calls(log, processes):
+    """Of each kind: none twice, none torn, and logged, lost and skipped make what there was."""
+    places = {
+        "C_CALL": ("number", "inverse <> -1 - number", "contended (schema contended_calls)"),
+        "C_RETURN": ("result", "inverse <> -1 - result", "prctl (schema contended_calls)"),
+    }
+    for event, (number, torn, place) in places.items():
+        assert log.count(event, torn) == 0, "torn"
+        twice = f"SELECT tid, {number} FROM {event} GROUP BY ALL HAVING count(*) > 1"
+        assert log.rows(twice) == []
+        made = log.count(event) + log.lost(event) + skipped(log, place)
+        assert made == processes * HITS, (event, log.count(event), log.lost(event))
+    assert log.count("C_NAME", "tid <> -1 - inverse") == 0, "torn"
+    oracles.check_serials(log)
+    oracles.check_lost_sums(log)
+
+
 def check(log, processes):
     # None comes twice; the workload's own exec gives it a name that is no number.
     numbers = {

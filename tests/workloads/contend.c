@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // contend PROCESSES N CPU: processes that alternate on one CPU, each of which hits two tracepoints
 // exactly N times, and does little else: task_prctl_unknown, by a prctl that no kernel knows, with
-// the number of the hit, and task_rename.
+// the number of the hit, and task_rename; and as often calls a function of its own, contended(), with
+// the number and its complement.
 #include "oracle.h"
 #include <sys/prctl.h>
 
 #define UNKNOWN_OPTION 0x4b4c4f48
+
+__attribute__((noinline, used)) void contended(long number, long inverse)
+{
+	__asm__ volatile("" ::"r"(number), "r"(inverse));
+}
 
 static void contend(long n, int cpu)
 {
@@ -16,6 +22,7 @@ static void contend(long n, int cpu)
 		prctl(UNKNOWN_OPTION, i, 0, 0, 0);
 		snprintf(name, sizeof(name), "%ld", i);
 		prctl(PR_SET_NAME, name);
+		contended(i, ~i);
 	}
 	report("contend", n);
 }

@@ -16,7 +16,8 @@
  * compare-and-swap. `nest` itself needs no lock either: a hit that interrupts between its load and
  * its store restores it before it returns. The reader merges the two by time. A preempting thread
  * does not return before the preempted one continues, so a writer must run with preemption off, or
- * turn it off (klogger_begin() in klogger.bpf.h).
+ * turn it off (klogger_begin() in klogger.bpf.h), or use the nested ring without touching `nest`
+ * (klogger_begin_preempted()).
  *
  * A record is contiguous: one that begins near the end of `data` extends past it by up to
  * KLOGGER_SLACK bytes. Records begin at multiples of 8. A writer stores the fields first and the
