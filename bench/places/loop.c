@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// loop CPU PATH: hits places in blocks, as it is told. Each line of its input is `KIND BLOCKS HITS`;
-// it answers with one line: nanoseconds for each hit, of each block, by the clock.
+// loop CPU PATH: hits places in blocks, as it is told. Each line of its input is `KIND BLOCKS
+// HITS`; it answers with one line: nanoseconds for each hit, of each block, by the clock.
 //   unasked   getppid()
 //   openat    openat() of PATH, and close()
 //   function  place_of_bench(), a function of its own that returns the sum of its arguments

@@ -154,8 +154,8 @@ struct klogger_usdt {
 };
 
 /*
- * The upper half of a constant that klogger_place() begins with. The recorder sets the lower half in
- * the program of each place.
+ * The upper half of a constant that klogger_place() begins with. The recorder sets the lower half
+ * in the program of each place.
  */
 #define KLOGGER_PLACE 0x4b500000
 

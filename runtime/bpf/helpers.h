@@ -50,7 +50,8 @@ static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
 static long (*const bpf_get_func_ret)(void *context, __u64 *value) = (void *)184;
 
 /* Since 6.2; programs that use it are loaded only where it exists. */
-extern void *bpf_rdonly_cast(const void *address, __u32 type) __attribute__((weak, section(".ksyms")));
+extern void *bpf_rdonly_cast(const void *address, __u32 type)
+	__attribute__((weak, section(".ksyms")));
 
 /* Kernel functions since 6.11; called only if programs can be preempted: see klogger_begin(). */
 extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));

@@ -59,8 +59,9 @@ struct task_struct___klogger_spaces {
 	struct pid___klogger *thread_pid;
 } __attribute__((preserve_access_index));
 
-#define klogger_context_netns() \
-	(((struct task_struct___klogger_spaces *)bpf_get_current_task_btf())->nsproxy->net_ns->ns.inum)
+#define klogger_context_netns()                                                      \
+	(((struct task_struct___klogger_spaces *)bpf_get_current_task_btf())->nsproxy \
+		 ->net_ns->ns.inum)
 
 /* The number in the innermost of the namespaces that the thread is in, which is the last one. */
 static __always_inline __u32 klogger_context_pidns_tid(void)

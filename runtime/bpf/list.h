@@ -34,7 +34,8 @@ static __always_inline struct klogger_ring *klogger_ring_in_use(void)
 	__u32 cpu = bpf_get_smp_processor_id(), first = 0;
 	void *map;
 
-	if (!ring || !klogger_config.larger_mask || READ_ONCE(ring->limit) || !READ_ONCE(ring->mask))
+	if (!ring || !klogger_config.larger_mask || READ_ONCE(ring->limit) ||
+	    !READ_ONCE(ring->mask))
 		return ring;
 	map = bpf_map_lookup_elem(&klogger_larger, &cpu);
 	return map ? bpf_map_lookup_elem(map, &first) : NULL;

@@ -157,7 +157,8 @@ static __noinline __u32 klogger_user_stack_of(void *context)
 	busy = READ_ONCE(scratch->busy);
 	free = ~busy & (busy + 1);
 	/* If it is taken meanwhile, by a hit that interrupts this one, it is free again. */
-	if (free >= 1 << KLOGGER_USER_SCRATCHES || __sync_fetch_and_or(&scratch->busy, free) & free) {
+	if (free >= 1 << KLOGGER_USER_SCRATCHES ||
+	    __sync_fetch_and_or(&scratch->busy, free) & free) {
 		klogger_user_stack_lost(2);
 		return 0;
 	}

@@ -197,7 +197,7 @@ REFUSED = [
     (
         ["--where", "FLOOD_WIDE: name =~ 'x'"],
         "klogger: --where 'FLOOD_WIDE: name =~ 'x'': regular expressions (=~) cannot be evaluated"
-        " while events are logged, but for the beginning of a text, as in path =~ \"^/etc/\"\n"
+        ' while events are logged, but for the beginning of a text, as in path =~ "^/etc/"\n'
         "  help: record without it, and select from the log with 'klogger cat --where'\n",
     ),
     (

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // contend PROCESSES N CPU: processes that alternate on one CPU, each of which hits two tracepoints
 // exactly N times, and does little else: task_prctl_unknown, by a prctl that no kernel knows, with
-// the number of the hit, and task_rename; and as often calls a function of its own, contended(), with
-// the number and its complement.
+// the number of the hit, and task_rename; and as often calls a function of its own, contended(),
+// with the number and its complement.
 #include "oracle.h"
 #include <sys/prctl.h>
 

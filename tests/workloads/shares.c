@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// shares SECONDS: spends CPU time in two functions, in turns of different lengths; prints where they
-// are, and how long each took, by the thread's own clock.
+// shares SECONDS: spends CPU time in two functions, in turns of different lengths; prints where
+// they are, and how long each took, by the thread's own clock.
 #include "oracle.h"
 
 static volatile unsigned long sum;
@@ -45,6 +45,7 @@ int main(int argc, char **argv)
 	}
 	printf("{\"heavy\": %lu, \"light\": %lu, \"after\": %lu, \"heavy_ns\": %llu, "
 	       "\"light_ns\": %llu}\n",
-	       (unsigned long)heavy, (unsigned long)light, (unsigned long)after, in_heavy, in_light);
+	       (unsigned long)heavy, (unsigned long)light, (unsigned long)after, in_heavy,
+	       in_light);
 	return 0;
 }

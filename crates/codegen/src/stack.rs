@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Finds out whether a schema takes stacks, and adapts its C for that.
 //!
-//! In a BPF program `klogger_stack()` and `klogger_user_stack()` need the program's context, which only the program's main
-//! function has. So in a schema that takes stacks, every function of its `code` blocks gets the
-//! context as an additional first parameter, and every call passes it on. Modules do not need this.
+//! In a BPF program `klogger_stack()` and `klogger_user_stack()` need the program's context, which
+//! only the program's main function has. So in a schema that takes stacks, every function of its
+//! `code` blocks gets the context as an additional first parameter, and every call passes it on.
+//! Modules do not need this.
 
 use klogger_schema::c::{self, Token};
 use klogger_schema::model::{CBlock, Context, Schema, Span};

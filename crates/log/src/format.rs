@@ -106,8 +106,9 @@
 //!
 //! - `f NUMBER BUILD-ID SEGMENTS PATH`: a file. Numbers count from 0. Without a build id it is
 //!   `-`. SEGMENTS are those with code, `OFFSET:SIZE:ADDRESS` in hexadecimal, with commas between
-//!   them; `-` if they are unknown. A PATH `[vdso]` is the code that the kernel gives to each program, and `[perf map PID]` that of a
-//!   program which describes what it has made; offsets in the latter are addresses.
+//!   them; `-` if they are unknown. A PATH `[vdso]` is the code that the kernel gives to each
+//!   program, and `[perf map PID]` that of a program which describes what it has made; offsets in
+//!   the latter are addresses.
 //! - `s NUMBER PID CUT FRAME FRAME ...`: a stack of that process, the innermost frame first. The
 //!   number is not that of a kernel stack. CUT is `cut` if there were more frames, otherwise `-`.
 //!   A frame is `FILE+OFFSET`, a place in a file, or an address that belongs to none; both in

@@ -149,7 +149,7 @@ impl Builder<'_> {
             self.copy(number, text, directive.whole.clone());
             let shown = directive.name.start - directive.whole.start;
             let span = Span { start: at + shown, end: at + shown + directive.name.len() };
-            self.whole.found.push(Diagnostic { span, ..wrong });
+            self.whole.found.push(Diagnostic { span, ..*wrong });
             self.blank(at);
         }
         self.copy(number, text, from..text.len());
@@ -171,12 +171,13 @@ impl Builder<'_> {
     }
 
     /// Adds the text that a directive names; one that is there already is not added again.
-    fn include(&mut self, text: &str, directive: &Directive) -> Result<(), Diagnostic> {
+    fn include(&mut self, text: &str, directive: &Directive) -> Result<(), Box<Diagnostic>> {
         let name = &text[directive.name.clone()];
         let name = name.trim_matches('"');
         let cannot = |why: &str, help: &str| {
             let message = format!("cannot include `{}`: {why}", shorten(name));
-            Err(Diagnostic::error(Span::default(), message).label("included here").help(help))
+            let wrong = Diagnostic::error(Span::default(), message);
+            Err(Box::new(wrong.label("included here").help(help)))
         };
         if !is_identifier(name) || name.len() > NAME_MAX {
             return cannot(

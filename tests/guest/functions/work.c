@@ -8,6 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int map_and_unmap(void)
+{
+	size_t size = 0x1234000;
+	void *memory = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return memory != MAP_FAILED && !munmap(memory, size);
+}
+
 int main(int argc, char **argv)
 {
 	const char *file = "/run/klogger-functions";
@@ -27,7 +35,7 @@ int main(int argc, char **argv)
 		if (!fallocate(readable, 0, 0, 1 + i))
 			return 1;
 	for (int i = 0; i < atoi(argv[3]); i++)
-		if (munmap(mmap(NULL, 0x1234000, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 0x1234000))
+		if (!map_and_unmap())
 			return 1;
 	for (int i = 0; i < atoi(argv[4]); i++)
 		if (ftruncate(fd, i))

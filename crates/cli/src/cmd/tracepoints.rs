@@ -20,8 +20,8 @@ Examples:
 ///
 /// 'klogger record -e NAME' records what is listed here. Names and types are from the kernel's type
 /// information (BTF); groups, and the events of system calls, are from tracefs, which only root can
-/// read. Parameters whose names the kernel does not have are called arg0, arg1, ... 'klogger places'
-/// lists functions and other kinds of places too.
+/// read. Parameters whose names the kernel does not have are called arg0, arg1, ... 'klogger
+/// places' lists functions and other kinds of places too.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

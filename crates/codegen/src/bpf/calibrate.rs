@@ -53,8 +53,8 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: Asks) {
     out.push(format_args!(
         "\nSEC(\"?tp_btf/{place}\")\nint {PROGRAM}(__attribute__((unused)) unsigned long long \
          *klogger_arguments)\n{{\n\
-         \tstruct klogger_hit klogger_hit = {{{hit}}};\n\t__attribute__((unused)) __u32 klogger_tid = \
-         READ_ONCE(klogger_calibration.tid);\n\n\
+         \tstruct klogger_hit klogger_hit = {{{hit}}};\n\
+         \t__attribute__((unused)) __u32 klogger_tid = READ_ONCE(klogger_calibration.tid);\n\n\
          \tif (!klogger_begin(klogger_arguments, 0))\n\t\treturn 0;\n\
          \tswitch (READ_ONCE(klogger_calibration.arm)) {{\n\tcase {EMPTY}:\n\t\tbreak;\n\
          \tcase {ENTER}:\n\t\tklogger_enter(&klogger_hit);\n\t\tbreak;\n"

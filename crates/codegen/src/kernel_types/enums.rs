@@ -5,8 +5,8 @@ use super::{KernelTypes, Result};
 use btf_rs::Type;
 
 impl KernelTypes {
-    /// The values of an enum and their names; `None` if the kernel has no such enum. Negative values
-    /// are extended to 64 bits.
+    /// The values of an enum and their names; `None` if the kernel has no such enum. Negative
+    /// values are extended to 64 bits.
     pub fn enum_values(&self, name: &str) -> Result<Option<Vec<(u64, String)>>> {
         let found = self.named(name, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))?;
         let mut values = Vec::new();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Probes at several places: a program for each place, which is the loaded program of the probe once
-//! more, for another attach point and with the number of its place.
+//! Probes at several places: a program for each place, which is the loaded program of the probe
+//! once more, for another attach point and with the number of its place.
 //!
-//! libbpf loads one program for one attach point. What it has loaded has been relocated, so that its
-//! instructions can be loaded again: an object for each place would take several times as long.
+//! libbpf loads one program for one attach point. What it has loaded has been relocated, so that
+//! its instructions can be loaded again: an object for each place would take several times as long.
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::{Program, numbers_places, programs};
@@ -33,8 +33,8 @@ fn has_placed(schema: &Schema, target: &Target) -> bool {
     target.is_many() || target.kind.takes_many() && numbers_places(schema)
 }
 
-/// The places of a schema's probes that have programs of their own, as targets; their numbers follow
-/// each other.
+/// The places of a schema's probes that have programs of their own, as targets; their numbers
+/// follow each other.
 pub fn places_of(schema: &Schema, plans: &[Plan]) -> Vec<(usize, Target, Place)> {
     let mut found = Vec::new();
     for (n, (probe, plan)) in schema.probes.iter().zip(plans).enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What exists when a recording begins or ends: reads the iterators of `start` and `end` probes. The
-//! kernel runs a probe's program for each object during the read.
+//! What exists when a recording begins or ends: reads the iterators of `start` and `end` probes.
+//! The kernel runs a probe's program for each object during the read.
 
 use crate::engine::Moment;
 use klogger_os::Error;

@@ -167,7 +167,8 @@ proptest! {
             }
         }
         account.take(&mut writers, usize::MAX);
-        let mut seen: Vec<_> = records(&account.out).into_iter().filter(|r| r.0 != LOST_ID).collect();
+        let mut seen = records(&account.out);
+        seen.retain(|record| record.0 != LOST_ID);
         seen.sort_unstable();
         account.logged.sort_unstable();
         prop_assert_eq!(&seen, &account.logged);

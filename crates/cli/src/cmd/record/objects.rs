@@ -84,8 +84,10 @@ pub fn prefix(text: &str) -> Result<Prefix, String> {
 struct Kind<'a> {
     option: &'static str,
     tells: &'static str,
-    conditions: Box<dyn Fn(&Event) -> Option<(String, String)> + 'a>,
+    conditions: Conditions<'a>,
 }
+
+type Conditions<'a> = Box<dyn Fn(&Event) -> Option<(String, String)> + 'a>;
 
 impl Objects<'_> {
     /// Which of the options are given.

@@ -32,8 +32,8 @@ fn keys_of_all_forms() {
         false,
         "u64 pgfault  u64 free from \"MemFree\"  u64 anon from \"Active(anon)\"
          u64 mhz from \"cpu MHz\"  u64 system from \"cpu\" 3  u64 psi from \"some.total\"
-         u64 full_psi from \"full.avg10\"  u64 requests from \"Ip.InReceives\"  u64 set from \"NAME\"
-         u64 gone",
+         u64 full_psi from \"full.avg10\"  u64 requests from \"Ip.InReceives\"
+         u64 set from \"NAME\"  u64 gone",
         "pgfault 12\nMemFree:   345 kB\nActive(anon): 6 kB\ncpu MHz\t\t: 2000.25\n\
          cpu  1 2 3 4\npgfault 13\nsome avg10=1.50 avg60=0.00 total=77\nfull avg10=2.50 total=8\n\
          Ip: Forwarding InReceives\nIp: 1 99\nNAME=5\n",
