@@ -2,17 +2,20 @@
 //! The types of one kernel, from its BTF: tracepoints, and the declarations that the C of a schema
 //! needs.
 
+mod counts;
 mod declarations;
 mod enums;
+mod formats;
 mod functions;
 mod iterators;
 
+pub use counts::Counts;
+pub use formats::Formats;
 pub use functions::{Functions, Prototype};
 
 use crate::refusal::Refusal;
-use crate::trace_event::{Field, Shape, TraceEvent};
+use crate::trace_event::{Field, Shape};
 use btf_rs::{Btf, BtfType, Type};
-use klogger_schema::counted::Counted;
 use klogger_schema::model::{Param, Schema, Target};
 
 /// The longest chain of BTF types that is followed; real ones have fewer than ten links.
@@ -58,20 +61,6 @@ pub struct KernelTypes {
     counts: Option<Box<dyn Counts>>,
 }
 
-/// What a machine counts.
-pub trait Counts: Send + Sync {
-    fn counts(&self, counted: Counted) -> bool;
-}
-
-/// The `format` files of a kernel's trace events. Errors are messages for the user.
-pub trait Formats: Send + Sync {
-    /// The text of an event's file; `None` if there is no such event.
-    fn format(&self, group: &str, name: &str) -> std::result::Result<Option<String>, String>;
-
-    /// All trace events, as `GROUP:NAME`.
-    fn names(&self) -> std::result::Result<Vec<String>, String>;
-}
-
 /// The programs and libraries of the machine.
 pub trait Programs: Send + Sync {
     /// Why a probe cannot be where a target says; `None` if it can, or if that is not known yet.
@@ -85,11 +74,6 @@ impl KernelTypes {
         Ok(KernelTypes { btf, formats: None, programs: None, functions: None, counts: None })
     }
 
-    /// The same, of a kernel whose descriptions of trace events can be read.
-    pub fn with_formats(self, formats: impl Formats + 'static) -> KernelTypes {
-        KernelTypes { formats: Some(Box::new(formats)), ..self }
-    }
-
     /// The same, of a machine whose programs can be read.
     pub fn with_programs(self, programs: impl Programs + 'static) -> KernelTypes {
         KernelTypes { programs: Some(Box::new(programs)), ..self }
@@ -98,40 +82,6 @@ impl KernelTypes {
     /// Why a probe cannot be at a place in a program. What another machine has is not known.
     pub(crate) fn refuse_in_program(&self, target: &Target) -> Option<Refusal> {
         self.programs.as_deref().and_then(|programs| programs.refuse(target))
-    }
-
-    /// The same, on a machine that can be asked what it counts.
-    pub fn with_counts(self, counts: impl Counts + 'static) -> KernelTypes {
-        KernelTypes { counts: Some(Box::new(counts)), ..self }
-    }
-
-    /// Whether the machine counts such an event. On another machine, that is not known: yes.
-    pub fn counts(&self, counted: Counted) -> bool {
-        self.counts.as_ref().is_none_or(|machine| machine.counts(counted))
-    }
-
-    fn formats(&self) -> Result<&dyn Formats> {
-        self.formats.as_deref().ok_or_else(|| {
-            Error(
-                "a probe of kind 'trace_event' is compiled for the kernel that runs, whose tracefs \
-                 describes the records"
-                    .into(),
-            )
-        })
-    }
-
-    /// The trace event `GROUP:NAME`, or `None` if the kernel has none of that name.
-    pub fn trace_event(&self, full_name: &str) -> Result<Option<TraceEvent>> {
-        let Some((group, name)) = full_name.split_once(':') else { return Ok(None) };
-        let Some(text) = self.formats()?.format(group, name).map_err(Error)? else {
-            return Ok(None);
-        };
-        TraceEvent::parse(group, name, &text).map(Some).map_err(Error)
-    }
-
-    /// The names of all trace events.
-    pub fn trace_events(&self) -> Result<Vec<String>> {
-        self.formats()?.names().map_err(Error)
     }
 
     /// The parameters of a tracepoint in this kernel, or `None` if it has no such tracepoint.

@@ -4,10 +4,15 @@
 //! The model is plain data. It knows neither the C that is generated from it nor the file that it
 //! came from, except by the name and text which diagnostics and `#line` need.
 
+mod arch;
+mod poll;
+
 pub use crate::attach_points::ProbeKind;
 pub use crate::contexts::Context;
 pub use crate::counted::Counted;
 use crate::include::Includes;
+pub use arch::{Arch, Counter};
+pub use poll::{Poll, Source};
 
 use crate::attach_points::WILDCARDS;
 use serde::{Deserialize, Serialize};
@@ -62,28 +67,6 @@ pub struct Event {
     pub poll: Option<Poll>,
     /// The position of the name.
     pub span: Span,
-}
-
-/// `poll NAME from "PATH" every INTERVAL rows { ... }`: what the recorder reads of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Poll {
-    pub path: String,
-    pub every_ns: u64,
-    /// Each line of numbers is an event.
-    pub rows: bool,
-    /// Of each field: where its value is.
-    pub sources: Vec<Source>,
-    /// The position of the path.
-    pub span: Span,
-}
-
-/// Where a field's value is in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The n-th word (from 1) after a key.
-    Key(String, u32),
-    /// The n-th word (from 1) of the row or of the whole file.
-    Word(u32),
 }
 
 /// The scope of an event: it is logged if one of these threads is recorded.
@@ -311,25 +294,6 @@ pub struct CBlock {
     pub span: Span,
 }
 
-#[derive(Clone, Debug)]
-pub struct Arch {
-    pub name: String,
-    pub counters: Vec<Counter>,
-}
-
-/// `counter0 cycles optional`
-#[derive(Clone, Debug)]
-pub struct Counter {
-    pub number: u32,
-    /// What it counts, as it was written.
-    pub event: String,
-    pub counted: Counted,
-    /// It reads 0 on machines that do not count this.
-    pub optional: bool,
-    /// The position of what it counts.
-    pub span: Span,
-}
-
 impl Scalar {
     /// Bytes.
     pub fn size(self) -> u32 {
@@ -346,13 +310,6 @@ impl Scalar {
             Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64 => true,
             Scalar::Bool | Scalar::U8 | Scalar::U16 | Scalar::U32 | Scalar::U64 => false,
         }
-    }
-}
-
-impl Counter {
-    /// The word after `klogger_get_` in the function that reads it.
-    pub fn word(&self) -> String {
-        self.event.replace('-', "_")
     }
 }
 

@@ -6,6 +6,7 @@
 //! declaration, and leaves out of the draft what it could not parse.
 
 mod arch;
+mod context;
 mod event;
 mod field;
 mod parameter;
@@ -15,12 +16,11 @@ mod slice;
 mod table;
 
 use crate::Options;
-use crate::contexts::CONTEXTS;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
 use crate::model::{Arch, CBlock, Context, Decoding, Event, Parameter, Probe, Slice, Span};
 use crate::names::{self, Kind, shorten};
-use crate::nearest::{alternatives, did_you_mean};
+use crate::nearest::did_you_mean;
 use crate::vocabulary::DECLARATIONS;
 
 /// The parser stops after this many errors; more would not help the user.
@@ -174,52 +174,6 @@ impl<'a> Parser<'a> {
         self.draft.schema = Some(name);
         self.draft.doc = doc;
         Ok(())
-    }
-
-    /// `context NAME ...`, without the first word. In an event a type may follow.
-    pub fn contexts(&mut self, in_event: bool) -> Parse<Vec<(Context, Span)>> {
-        let mut found: Vec<(Context, Span)> = Vec::new();
-        let mut unknown = false;
-        while let Some(word) = self.cursor.peek_word() {
-            let ends = if in_event { names::is_type(word) } else { DECLARATIONS.contains(&word) };
-            if ends || word == "context" || self.full() {
-                break;
-            }
-            let span = self.cursor.next().span;
-            match self.context(word, span) {
-                Some(context) => match found.iter().find(|(c, _)| *c == context) {
-                    Some(&(_, before)) => {
-                        self.report(
-                            Diagnostic::error(span, format!("`{word}` is given twice"))
-                                .label("again")
-                                .related(before, "first here")
-                                .help("remove one of the two"),
-                        );
-                    }
-                    None => found.push((context, span)),
-                },
-                None => unknown = true,
-            }
-            self.cursor.eat(Token::Comma);
-        }
-        self.cursor.eat(Token::Semicolon);
-        if found.is_empty() && !unknown {
-            let next = self.cursor.peek();
-            let help = format!("one or more of {}", all_contexts("and"));
-            return Err(self.unexpected(next, "what context to add", &help));
-        }
-        Ok(found)
-    }
-
-    fn context(&mut self, word: &str, span: Span) -> Option<Context> {
-        let found = Context::of(word);
-        if found.is_none() {
-            let help = did_you_mean(word, CONTEXTS.iter().map(|row| row.word))
-                .unwrap_or_else(|| format!("there are {}", all_contexts("and")));
-            let what = format!("unknown context `{}`", shorten(word));
-            self.report(Diagnostic::error(span, what).label("not known").help(help));
-        }
-        found
     }
 
     // What every declaration needs.
@@ -397,8 +351,4 @@ fn next_line(text: &str, from: usize) -> usize {
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
      `slice`, `parameter`, `include`, `code` or `arch`"
-}
-
-fn all_contexts(join: &str) -> String {
-    alternatives(&CONTEXTS.iter().map(|row| row.word).collect::<Vec<_>>(), join)
 }
