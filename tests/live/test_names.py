@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from oracles import Log
 
@@ -90,7 +91,9 @@ def test_threads_that_are_not_recorded_have_names(recorder, clean_kernel):
     with klogger.open(path) as log:
         for (name, _), pid in zip(names, pids, strict=True):
             query = f"SELECT DISTINCT comm(waker, time) FROM try_to_wakeup WHERE waker = {pid}"
-            assert log.rows(query) == [(name,)]
+            # An interrupt that wakes the reader while this process starts has its name before.
+            found = set(log.rows(query))
+            assert (name,) in found <= {(name,), (Path(sys.executable).name,)}
         # No headline and no row has a number for a name.
         said = recorder.command("report", path).out
     assert not re.search(r"\bthread \d", said), said

@@ -178,7 +178,9 @@ probe breakpoint {address:#x}:8 rw(bool user) {{
     log, _ = recorded(recorder, text, "--", program, 1, 1, 777)
     assert log.count("CALLED", "value < 777") == log.count("CALLED") == 777
     assert log.count("WRITTEN") == 777
-    assert missed(log, f"breakpoint {address:#x}:8 rw") == 777
+    # One for each load of the kernel's copying function: of 8 bytes, or of each byte.
+    skipped = missed(log, f"breakpoint {address:#x}:8 rw")
+    assert skipped in (777, 8 * 777)
 
 
 def test_counters_count_what_samples_do(recorder, workloads, clean_kernel):

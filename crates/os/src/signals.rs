@@ -4,6 +4,7 @@
 
 use crate::check;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -49,7 +50,8 @@ static ARRIVED: AtomicI32 = AtomicI32::new(-1);
 /// Signals that end a recording or request a dump, as a file descriptor. Unlike a signalfd, a
 /// handler does not depend on which threads exist and which signals they block.
 pub struct Signals {
-    arrived: OwnedFd,
+    /// Never closed: a signal that arrives later would otherwise end the process by SIGPIPE.
+    arrived: ManuallyDrop<OwnedFd>,
 }
 
 impl Signals {
@@ -60,7 +62,7 @@ impl Signals {
         // for the handler.
         let arrived = unsafe {
             check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
-            OwnedFd::from_raw_fd(ends[0])
+            ManuallyDrop::new(OwnedFd::from_raw_fd(ends[0]))
         };
         ARRIVED.store(ends[1], Ordering::Release);
         let handler =
@@ -131,5 +133,19 @@ pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
         }
         libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         libc::close(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_after_the_last_reader_is_harmless() {
+        // SAFETY: no pointers. What Rust's tests ignore is what ends klogger.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        drop(Signals::new(&[libc::SIGUSR1]).unwrap());
+        // SAFETY: no pointers.
+        unsafe { libc::raise(libc::SIGUSR1) };
     }
 }
