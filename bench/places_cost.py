@@ -28,6 +28,7 @@ UNASKED = "klogger, openat only"
 PAIR = "empty pair of programs"
 CALLS = "klogger"
 EMPTY = "empty uprobe"
+PROFILE = "profile"
 TRACERS_CALLS = {"strace": 0.1, "perf trace": 0.5, "bpftrace": 0.7}
 
 
@@ -56,6 +57,8 @@ class Loop:
 
     def ns(self, kind: str, few: bool = False) -> float:
         """Nanoseconds of a hit: the median of the blocks."""
+        # A hit of the timer takes a millisecond.
+        few = few or kind == PROFILE
         blocks, hits = (FEW_BLOCKS, FEW_HITS) if few else (BLOCKS, HITS)
         self.process.stdin.write(f"{kind} {blocks} {hits}\n")
         self.process.stdin.flush()
@@ -88,6 +91,20 @@ def klogger(tools, loop: Loop, schema: Path) -> Iterator[None]:
     options = ["-s", schema, "-o", log, "--buffer-size", "16M", f"-p{loop.pid}"]
     with Recorder(options, tools.folder / "places.err") as recorder:
         recorder.wait_started()
+        yield
+
+
+def profile_by_klogger(tools, loop: Loop):
+    return klogger(tools, loop, HERE / "profile.klogger")
+
+
+@contextmanager
+def perf_profile(tools, loop: Loop) -> Iterator[None]:
+    out = tools.folder / "perf-profile.data"
+    words = ["perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999", "-g", "-m", "16M"]
+    with running([*words, "-o", out, "-p", loop.pid]) as process:
+        until(lambda: out.exists() and out.stat().st_size > 0, process, "perf record")
+        time.sleep(0.3)
         yield
 
 
@@ -194,6 +211,11 @@ FUNCTION_ARMS = [
     Arm("perf record", "`perf probe`, `perf record -m 16M -p PID`: no arguments", perf_probe),
 ]
 
+PROFILE_ARMS = [
+    Arm(CALLS, "`bench/places/profile.klogger`: both stacks", profile_by_klogger),
+    Arm("perf record", "`perf record -e cpu-clock -F 999 -g -m 16M -p PID`", perf_profile),
+]
+
 
 def section(tools, kind: str, arms: list[Arm], title: str, text: str, goals: list) -> list[str]:
     folder = tools.folder / kind
@@ -237,4 +259,12 @@ def function(tools) -> list[str]:
     return section(
         tools, "function", FUNCTION_ARMS, "A function of a program",
         "A function that adds two numbers.", [(CALLS, EMPTY, 1.1)],
+    )  # fmt: skip
+
+
+def profile(tools) -> list[str]:
+    return section(
+        tools, PROFILE, PROFILE_ARMS, "A timer at 999 Hz, with both stacks",
+        "A loop in 16 nested calls, which sees what is taken from it between two reads of the"
+        " clock: also by all else that runs there.", [(CALLS, "perf record", 1.0)],
     )  # fmt: skip

@@ -4,6 +4,8 @@
 //   unasked   getppid()
 //   openat    openat() of PATH, and close()
 //   function  place_of_bench(), a function of its own that returns the sum of its arguments
+//   profile   spins for so many periods of 999 Hz, in nested calls; of that, only the time counts
+//             in which something else ran
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -50,6 +52,40 @@ static void block(const char *kind, long hits, const char *path)
 	}
 }
 
+/* The time that was taken from a loop which does nothing but read the clock. */
+static long long taken(long long duration)
+{
+	long long begin = now(), last = begin, gaps = 0;
+
+	while (last - begin < duration) {
+		long long time = now();
+
+		if (time - last > 500)
+			gaps += time - last;
+		last = time;
+	}
+	return gaps;
+}
+
+__attribute__((noinline)) static long long nested(int depth, long long duration)
+{
+	long long gaps = depth ? nested(depth - 1, duration) : taken(duration);
+
+	/* No call at the end, which would replace this one. */
+	sum++;
+	return gaps;
+}
+
+static long long ns_of(const char *kind, long hits, const char *path)
+{
+	long long begin = now();
+
+	if (!strcmp(kind, "profile"))
+		return nested(15, hits * (1000000000ll / 999));
+	block(kind, hits, path);
+	return now() - begin;
+}
+
 int main(int argc, char **argv)
 {
 	char kind[16];
@@ -64,10 +100,7 @@ int main(int argc, char **argv)
 		return 1;
 	while (scanf("%15s %ld %ld", kind, &blocks, &hits) == 3) {
 		for (long i = 0; i < blocks; i++) {
-			long long begin = now();
-
-			block(kind, hits, argv[2]);
-			printf("%.1f ", (double)(now() - begin) / hits);
+			printf("%.1f ", (double)ns_of(kind, hits, argv[2]) / hits);
 		}
 		printf("\n");
 		fflush(stdout);

@@ -67,18 +67,21 @@ struct task_struct___klogger_spaces {
 static __always_inline __u32 klogger_context_pidns_tid(void)
 {
 	struct task_struct___klogger_spaces *task = (void *)bpf_get_current_task_btf();
+	/* Of the kernel that records, not of the one for which this is compiled. */
+	__u32 size = __builtin_preserve_type_info(*(struct upid___klogger *)0, 1 /* its size */);
+	struct upid___klogger *number;
 	struct pid___klogger *pid;
-	struct upid___klogger number = {};
 	__u32 level = 0;
+	int found = 0;
 
 	/* The verifier allows no variable offset from a pointer that it knows, so pid is read. */
 	if (bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid) || !pid ||
 	    bpf_probe_read_kernel(&level, sizeof(level), &pid->level))
 		return 0;
 	level &= 31;
-	bpf_probe_read_kernel(&number, sizeof(number),
-			      (char *)&pid->numbers[0] + level * sizeof(number));
-	return number.nr;
+	number = (void *)((char *)pid->numbers + level * size);
+	bpf_probe_read_kernel(&found, sizeof(found), &number->nr);
+	return found;
 }
 
 /* What threads are chosen by: see scope.h. `cgroups` exists with CONFIG_CGROUPS. */

@@ -45,11 +45,9 @@ fn good_schemata_get_a_line_each() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
         text(&output.stdout),
-        "paper.klogger: ok, 1 event, 0 probes, 1 warning\ntypes.klogger: ok, 3 events, 0 probes\n"
+        "paper.klogger: ok, 1 event, 0 probes\ntypes.klogger: ok, 3 events, 0 probes\n"
     );
-    assert!(
-        text(&output.stderr).contains("no engine reads the hardware counters of arch PentiumIV")
-    );
+    assert_eq!(text(&output.stderr), "");
 }
 
 #[test]
@@ -67,7 +65,7 @@ fn one_bad_file_does_not_hide_the_others() {
     let folder = root().join("tests/golden/schema");
     let output = check(&folder, &["missing.klogger", "paper.klogger"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(text(&output.stdout), "paper.klogger: ok, 1 event, 0 probes, 1 warning\n");
+    assert_eq!(text(&output.stdout), "paper.klogger: ok, 1 event, 0 probes\n");
     assert!(
         text(&output.stderr)
             .starts_with("klogger: missing.klogger: there is no such file\n  help: ")

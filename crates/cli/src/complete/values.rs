@@ -26,7 +26,7 @@ const ROWS: &[(&[&str], Values)] = &[
     (&["EVENT: EXPRESSION"], condition),
     (&["EXPRESSION", "CONDITION"], expression),
     (&["PID"], |_, current| list(current, running())),
-    (&["PID|FILE"], |_, _| [running(), files()].concat()),
+    (&["PID|FILE", "NAMESPACE"], |_, _| [running(), files()].concat()),
     (&["COMM"], |_, _| named(running())),
     (&["USER"], |_, current| list(current, users())),
     (&["RECORDER"], |_, _| recorders()),
@@ -36,6 +36,7 @@ const ROWS: &[(&[&str], Values)] = &[
     (
         &[
             "FILE",
+            "DEVICE",
             "DIR",
             "PATH",
             "OUT",
@@ -55,9 +56,29 @@ const ROWS: &[(&[&str], Values)] = &[
 /// Names of values that cannot be listed, or have few that the help names.
 #[cfg(test)]
 pub const FREE: &[&str] = &[
-    "CPU", "CPU,...", "COMMAND", "FORMAT", "KEY", "LIST", "MODE", "N", "NAME", "NUMBER", "OPTION",
-    "PATTERN", "PERCENT", "QUERY", "S", "SIZE", "TEXT", "TIME", "VERSION", "WORD", "WORDS",
+    "CPU",
+    "CPU,...",
+    "COMMAND",
+    "FORMAT",
+    "KEY",
+    "LIST",
+    "MODE",
+    "N",
+    "NAME",
+    "NUMBER",
+    "OPTION",
+    "PATTERN",
+    "PERCENT",
+    "QUERY",
+    "S",
+    "SIZE",
+    "TEXT",
+    "TIME",
+    "VERSION",
+    "WORD",
+    "WORDS",
     "ENGINE",
+    "PARAMETER=VALUE",
 ];
 
 /// The name of an argument's value.
