@@ -8,6 +8,7 @@ use clap::{Arg, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use klogger_log::filter::GENERAL;
 use klogger_os::{processes, recorders};
+use klogger_schema::model::ProbeKind;
 use klogger_toolchain::host_kernel;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -31,6 +32,7 @@ const ROWS: &[(&[&str], Values)] = &[
     (&["USER"], |_, current| list(current, users())),
     (&["RECORDER"], |_, _| recorders()),
     (&["TRACEPOINT"], |_, current| list(current, tracepoints(current))),
+    (&["KIND"], |_, current| list(current, kinds())),
     (&["ANALYSIS"], |_, _| known::of_schemata("analyses", "sql")),
     (&["STUDY"], |_, _| known::of_schemata("studies", "py")),
     (
@@ -120,6 +122,11 @@ pub fn values_of(name: &str, hint: ValueHint) -> Option<Values> {
 
 fn files() -> Vec<Named> {
     vec![(FILES.into(), String::new())]
+}
+
+/// Kinds of attach points.
+fn kinds() -> Vec<Named> {
+    ProbeKind::ALL.map(|kind| (kind.word().into(), kind.noun().into())).into()
 }
 
 /// All names after the last comma, but those before it.
