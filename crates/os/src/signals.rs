@@ -144,7 +144,9 @@ mod tests {
     fn a_signal_after_the_last_reader_is_harmless() {
         // SAFETY: no pointers. What Rust's tests ignore is what ends klogger.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        drop(Signals::new(&[libc::SIGUSR1]).unwrap());
+        {
+            Signals::new(&[libc::SIGUSR1]).unwrap();
+        }
         // SAFETY: no pointers.
         unsafe { libc::raise(libc::SIGUSR1) };
     }
