@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The examples of docs/schema-language.md: each is a complete schema, which a reader can copy; the
+kernel accepts its programs.
+"""
+
+import json
+import re
+from pathlib import Path
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs/schema-language.md"
+DECLARES = re.compile(
+    r"^(schema|event|probe|poll|parameter|include|arch|slice|context|code|enum|flags)\b", re.M
+)
+# A form, with words for the reader to fill in; and the picture of a record.
+FORM = re.compile(r"\b(NAME|TYPE)\b|^ +\+-----", re.M)
+# On kernels that allow no probes in functions, this is the whole answer.
+NO_FUNCTIONS = "this kernel allows no probes in functions: "
+
+
+def blocks():
+    """(section, line, text) of each indented block."""
+    section, block, begin = "", [], 0
+    for number, line in enumerate([*GUIDE.read_text().splitlines(), "end"], 1):
+        if line.startswith("    ") or (block and not line):
+            begin = begin if block else number
+            block.append(line[4:])
+            continue
+        if block:
+            yield section, begin, "\n".join(block).rstrip() + "\n"
+        block = []
+        section = line.lstrip("# ") if line.startswith("#") else section
+
+
+EXAMPLES = {
+    f"line-{line}.klogger": text
+    for _, line, text in blocks()
+    if DECLARES.search(text) and not FORM.search(text)
+}
+
+
+def test_examples_are_schemata_that_the_kernel_accepts(recorder, tmp_path: Path):
+    for name, text in EXAMPLES.items():
+        (tmp_path / name).write_text(text)
+    files = [tmp_path / name for name in EXAMPLES]
+    done = recorder.command("check", "--load", "--format", "json", *files)
+    found = {Path(file["file"]).name: file for file in json.loads(done.out)}
+    assert set(found) == set(EXAMPLES)
+    for name, file in found.items():
+        errors = [d["message"] for d in file["diagnostics"]]
+        if errors and all(error.startswith(NO_FUNCTIONS) for error in errors):
+            # Each is at a probe of a function; everything before has been checked.
+            kinds = re.findall(r"^probe (\w+)", EXAMPLES[name], re.M)
+            assert set(kinds) <= {"function", "return"}, name
+        else:
+            assert not errors and file["ok"], (name, file["diagnostics"])
+
+
+def test_there_is_an_example_of_each_section():
+    found = {section for section, _, text in blocks() if DECLARES.search(text)}
+    wanted = {
+        "Functions",
+        "Many places",
+        "Trace events",
+        "User space",
+        "What exists",
+        "System calls",
+        "Timers and samples",
+        "Stacks",
+        "User stacks",
+        "Alternatives",
+        "Poll",
+        "Parameter",
+        "Include",
+        "Counters",
+        "Context",
+        "Slice",
+        "Roles",
+    }
+    assert wanted - found == set()
+    assert len(EXAMPLES) >= 28
+    # Forms are recognised, and not taken for examples.
+    assert FORM.search("event NAME {\n    TYPE NAME\n}") and not FORM.search("event A { int b }")
