@@ -71,6 +71,16 @@ impl Includes {
         self.place(at).is_some_and(|(file, _)| file != 0)
     }
 
+    /// The file that a position is in, and its line there, from 1 on. `own`: the schema's file, and
+    /// the whole text.
+    pub fn line<'a>(&'a self, own: (&'a str, &'a str), at: usize) -> (&'a str, usize) {
+        let (name, text, at) = match self.place(at) {
+            Some((file, at)) => (&*self.files[file].name, &*self.files[file].text, at),
+            None => (own.0, own.1, at),
+        };
+        (name, text.get(..at).map_or(1, |before| before.matches('\n').count() + 1))
+    }
+
     /// A diagnostic at its place in its own file: the file's name and text, and the diagnostic with
     /// positions there. `own`: the schema's file, and the whole text.
     pub fn located<'a>(
@@ -92,10 +102,9 @@ impl Includes {
                 Some((other, at)) if other == file => {
                     diagnostic.related = Some((to(at, span), label));
                 }
-                Some((other, at)) => {
-                    let other = &self.files[other];
-                    let line = other.text[..at].matches('\n').count() + 1;
-                    let more = format!("{label}: {}:{line}", other.name);
+                Some(_) => {
+                    let (name, line) = self.line(own, span.start);
+                    let more = format!("{label}: {name}:{line}");
                     diagnostic.help = Some(match diagnostic.help {
                         Some(help) => format!("{help} ({more})"),
                         None => more,

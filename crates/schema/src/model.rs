@@ -368,4 +368,9 @@ impl Schema {
     pub fn event(&self, name: &str) -> Option<&Event> {
         self.events.iter().find(|e| e.name == name)
     }
+
+    /// The file that a part of the text is from, and its line there, from 1 on.
+    pub fn place(&self, span: Span) -> (&str, usize) {
+        self.includes.line((&self.file, &self.text), span.start)
+    }
 }

@@ -107,8 +107,8 @@ fn larger_ring(size: u64, memory: u64) -> usize {
 fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
     let schema = &unit.schema;
     if let Some(fault) = faults(schema, plans).into_iter().next() {
-        let line = schema.text.get(..fault.span.start).map_or(1, |t| t.matches('\n').count() + 1);
-        let error = Error::new(format!("{}:{line}: {}", schema.file, fault.message));
+        let (file, line) = schema.place(fault.span);
+        let error = Error::new(format!("{file}:{line}: {}", fault.message));
         return Err(Error { help: fault.help, ..error });
     }
     if !schema.probes.is_empty() && plans.iter().all(|p| p.target.is_none()) {
@@ -127,9 +127,9 @@ fn check_counters(schema: &Schema, types: &KernelTypes) -> Result<(), Error> {
     let Some(Counter { number, event, span, .. }) = schema.counters().find(needed) else {
         return Ok(());
     };
-    let line = schema.text.get(..span.start).map_or(1, |t| t.matches('\n').count() + 1);
+    let (file, line) = schema.place(*span);
     let what = format!("this machine does not count '{event}' (counter{number})");
-    Err(Error::new(format!("{}:{line}: {what}", schema.file)).help(format!(
+    Err(Error::new(format!("{file}:{line}: {what}")).help(format!(
         "write 'counter{number} {event} optional' to record without it, with zeros; or count what \
          the kernel counts, such as page-faults"
     )))

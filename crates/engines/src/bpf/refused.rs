@@ -235,9 +235,8 @@ fn line(log: &str, file: &str) -> Option<u32> {
 
 /// `FILE:LINE`, of the file that the line is from.
 fn place_of(schema: &Schema, span: Span) -> String {
-    let own = (schema.file.as_str(), schema.text.as_str());
-    let (file, text, place) = schema.includes.located(own, Diagnostic::error(span, ""));
-    format!("{file}:{}", text[..place.span.start].matches('\n').count() + 1)
+    let (file, line) = schema.place(span);
+    format!("{file}:{line}")
 }
 
 /// A line of a text, without the white space around it.

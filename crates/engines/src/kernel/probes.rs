@@ -82,11 +82,8 @@ pub fn check(schema: &Schema, states: &[ProbeState]) -> Result<(), Error> {
     let unforeseen =
         schema.probes.iter().zip(states).find(|(p, s)| p.targets.len() == 1 && !s.attached);
     if let Some((probe, state)) = unforeseen {
-        let line = schema
-            .text
-            .get(..probe.targets[0].span.start)
-            .map_or(1, |t| t.matches('\n').count() + 1);
-        return Err(Error::new(format!("{}:{line}: {}", schema.file, state.note)).help(
+        let (file, line) = schema.place(probe.targets[0].span);
+        return Err(Error::new(format!("{file}:{line}: {}", state.note)).help(
             "name an alternative with 'or', or see 'klogger tracepoints' for what this \
                    kernel offers",
         ));
@@ -113,6 +110,19 @@ mod tests {
             let rows = ROWS.iter().filter(|row| row.kind == kind).count();
             assert_eq!(rows, usize::from(attach_points::of(kind).is_some()), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_missing_attach_point_is_named_by_its_file_and_line() {
+        let own = "schema s\ninclude \"long\"\nevent E { }\n\nprobe tracepoint t() { klogger(E); }";
+        let find = |_: &str| Ok(("long.shared".into(), "enum a {\n 1 \"one\"\n}\n".into()));
+        let whole = klogger_schema::include::whole("s.klogger", own, &find);
+        let options = klogger_schema::Options { includes: whole.includes, ..Default::default() };
+        let schema = klogger_schema::parse("s.klogger", &whole.text, &options).unwrap().schema;
+        let gone =
+            ProbeState { attached: false, note: "there is no t".into(), ..ProbeState::default() };
+        let error = check(&schema, &[gone]).unwrap_err();
+        assert_eq!(error.message, "s.klogger:5: there is no t");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! Schemata, their events and probes as JSON, for `klogger show` and `klogger check`.
 
 use crate::schemata::Opinion;
+use klogger_schema::Severity;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Probe, Schema, Span, Target};
-use klogger_schema::{Diagnostic, Severity};
+use klogger_schema::model::{Probe, Schema, Target};
 use klogger_toolchain::compiled_schema::Plan;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
         json!({
             "targets": probe.targets.iter().map(Target::prototype).collect::<Vec<_>>(),
             "attach_points": probe.targets.iter().map(attach_point_json).collect::<Vec<_>>(),
-            "line": line_of(schema, probe.span),
+            "line": schema.place(probe.span).1,
             "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
             "attaches": plan.map(|p| p.target.is_some()),
             "places": plan.map(|p| p.places.iter().map(|at| &at.name).collect::<Vec<_>>()),
@@ -35,18 +35,11 @@ fn attach_point_json(target: &Target) -> Value {
     json!({ "kind": target.kind.word(), "name": target.name, "parameters": parameters })
 }
 
-/// Counts from 1.
-fn line_of(schema: &Schema, span: Span) -> usize {
-    let place = Diagnostic::error(span, "");
-    let (_, text, place) = schema.includes.located((&schema.file, &schema.text), place);
-    1 + text[..place.span.start].matches('\n').count()
-}
-
 pub fn event_json(schema: &Schema, layout: &EventLayout) -> Value {
     json!({
         "name": layout.name,
         "doc": layout.doc,
-        "line": schema.event(&layout.name).map(|e| line_of(schema, e.span)),
+        "line": schema.event(&layout.name).map(|e| schema.place(e.span).1),
         "role": layout.role,
         "bytes": layout.record_size(0),
         "bytes_max": layout.max_size(),
