@@ -39,9 +39,11 @@ impl Asks {
 /// Whether an event has this context, or the C mentions the function in a body or a helper.
 fn asks(schema: &Schema, context: Context, function: &str) -> bool {
     let mut fields = schema.events.iter().flat_map(|e| &e.fields);
-    if fields.any(|f| f.context == Some(context)) {
-        return true;
-    }
+    fields.any(|f| f.context == Some(context)) || mentions(schema, function)
+}
+
+/// Whether the C of a schema has this word, in a body or a helper.
+pub(crate) fn mentions(schema: &Schema, function: &str) -> bool {
     let bodies = schema.probes.iter().map(|p| &p.body);
     schema.code.iter().chain(bodies).any(|block| {
         words(&block.text).iter().any(|(token, text, _)| *token == Token::Word && *text == function)

@@ -19,11 +19,12 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 /// What this engine knows of a kind.
 pub struct Row {
     pub kind: ProbeKind,
-    /// Such programs run with preemption on, also on kernels on which those of tracepoints do not.
-    pub(super) preempted: bool,
+    pub(super) hit: Hit,
     /// The recorder knows how many hits there should be, so the program counts those that there
     /// are.
     pub(super) counted: bool,
+    /// What the BPF runtime has only for schemata that define this name.
+    pub(super) needs: Option<&'static str>,
     /// Why the kernel cannot attach it: it has no such attach point, or the prototype differs from
     /// the schema's.
     refuse: fn(&Target, &KernelTypes) -> Result<Option<Refusal>, Error>,
@@ -39,6 +40,30 @@ pub struct Row {
     names: fn(&KernelTypes) -> Vec<String>,
     /// The parameters of an attach point, as a schema would declare them.
     parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
+}
+
+/// How a program begins and ends its hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hit {
+    Plain,
+    /// Such programs run with preemption on, also on kernels on which those of tracepoints do not.
+    Preempted,
+    /// Called by the program that runs at every entry to a system call.
+    CallEntry,
+    /// As above, at every return.
+    CallExit,
+}
+
+impl Hit {
+    /// The calls of the runtime, up to the arguments that all of them have.
+    pub(super) fn calls(self) -> (&'static str, &'static str) {
+        match self {
+            Hit::Plain => ("klogger_begin(", "klogger_end("),
+            Hit::Preempted => ("klogger_begin_preempted(&klogger_hit, ", "klogger_end_preempted("),
+            Hit::CallEntry => ("klogger_begin_call(", "klogger_end_entry("),
+            Hit::CallExit => ("klogger_begin_call(", "klogger_end_exit("),
+        }
+    }
 }
 
 /// A kind has several rows if there are several ways to attach it, in order of preference.
@@ -106,7 +131,7 @@ pub fn ways(kind: ProbeKind) -> impl Iterator<Item = &'static Row> {
 
 /// Whether programs of a kind run with preemption on, on every kernel that preempts.
 pub fn is_preempted(kind: ProbeKind) -> bool {
-    of(kind).is_some_and(|row| row.preempted)
+    of(kind).is_some_and(|row| row.hit == Hit::Preempted)
 }
 
 /// The way in which the kernel with these types attaches the target: the number of a row of

@@ -5,7 +5,7 @@
 //!
 //! The first way that the kernel has for a function is used.
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes, Prototype};
 use crate::refusal::{Refusal, did_you_mean};
 use klogger_schema::model::{Param, ProbeKind, Target};
@@ -15,8 +15,9 @@ const IN_REGISTERS: usize = 6;
 
 pub(super) const FENTRY: Row = Row {
     kind: ProbeKind::Function,
-    preempted: true,
+    hit: Hit::Preempted,
     counted: false,
+    needs: None,
     refuse: refuse_fentry,
     section: |target| format!("fentry/{}", target.name),
     arguments: |target, _| {
@@ -29,8 +30,7 @@ pub(super) const FENTRY: Row = Row {
 };
 
 pub(super) const KPROBE: Row = Row {
-    preempted: false,
-    counted: false,
+    hit: Hit::Plain,
     refuse: refuse_typed_kprobe,
     section: |target| format!("kprobe/{}", target.name),
     arguments: |target, kernel| Ok(registers(target, Some(kernel))),

@@ -5,7 +5,7 @@
 //! A probe declares by name what it needs of the sample. Its event exists on each CPU and counts
 //! all threads there; the scope of what is logged is decided as at any other place.
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use klogger_schema::attach_points::sample;
@@ -40,8 +40,9 @@ pub(super) static BREAKPOINT: Row = Row {
 /// As a constant, so that the others can begin with it.
 const SAMPLE: Row = Row {
     kind: ProbeKind::Sample,
-    preempted: false,
+    hit: Hit::Plain,
     counted: true,
+    needs: Some("KLOGGER_SAMPLES"),
     refuse,
     section: |_| "perf_event".into(),
     frame: Frame::none,

@@ -2,7 +2,7 @@
 //! What exists at the start or at the end, as programs of BPF iterators: the kernel runs them once
 //! for each object while the recorder reads the iterator.
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use klogger_schema::model::{Param, ProbeKind, Target};
@@ -12,8 +12,9 @@ pub(super) static END: Row = Row { kind: ProbeKind::End, ..ROW };
 
 const ROW: Row = Row {
     kind: ProbeKind::Start,
-    preempted: true,
+    hit: Hit::Preempted,
     counted: false,
+    needs: None,
     refuse,
     section: |target| {
         let iterator = of(&target.name).map_or(target.name.as_str(), |o| o.iterator);

@@ -3,7 +3,7 @@
 //! the one program that is attached there passes a hit on to those of its call
 //! (`runtime/bpf/calls.h`).
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::Error;
 use crate::system_calls;
 use klogger_schema::attach_points::syscall::ALL_CALLS;
@@ -11,8 +11,9 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 
 pub(super) static ENTRY: Row = Row {
     kind: ProbeKind::Syscall,
-    preempted: false,
+    hit: Hit::CallEntry,
     counted: false,
+    needs: Some("KLOGGER_SYSTEM_CALLS"),
     refuse: system_calls::refuse,
     section: |_| "tp_btf/sys_enter".into(),
     frame: Frame::none,
@@ -23,8 +24,9 @@ pub(super) static ENTRY: Row = Row {
 
 pub(super) static RETURN: Row = Row {
     kind: ProbeKind::ReturnSyscall,
-    preempted: false,
+    hit: Hit::CallExit,
     counted: false,
+    needs: Some("KLOGGER_SYSTEM_CALLS"),
     refuse: system_calls::refuse,
     section: |_| "tp_btf/sys_exit".into(),
     frame: Frame::none,

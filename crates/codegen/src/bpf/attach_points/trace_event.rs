@@ -4,7 +4,7 @@
 //! The offsets of fields are those of the kernel for which the schema is compiled. When a program
 //! is attached, the kernel checks that it does not read beyond the record.
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use crate::trace_event::{Field, Shape, TraceEvent};
@@ -13,8 +13,9 @@ use std::collections::BTreeSet;
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::TraceEvent,
-    preempted: false,
+    hit: Hit::Plain,
     counted: false,
+    needs: None,
     refuse,
     section: |target| format!("tp/{}", target.name.replacen(':', "/", 1)),
     arguments,

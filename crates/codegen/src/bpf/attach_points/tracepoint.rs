@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Tracepoints, as BPF programs that get their arguments with the kernel's types (`tp_btf`).
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use crate::system_calls;
@@ -9,8 +9,9 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::Tracepoint,
-    preempted: false,
+    hit: Hit::Plain,
     counted: false,
+    needs: None,
     refuse,
     section: |target| format!("tp_btf/{}", target.name),
     arguments: |target, _| {

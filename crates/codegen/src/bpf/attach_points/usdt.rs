@@ -3,13 +3,14 @@
 //! place; the recorder tells the program in a map.
 
 use super::user::{typed, unpassable};
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use klogger_schema::model::ProbeKind;
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::Usdt,
-    preempted: true,
+    hit: Hit::Preempted,
     counted: false,
+    needs: Some("KLOGGER_USDT"),
     refuse: |target, kernel| Ok(unpassable(target).or_else(|| kernel.refuse_in_program(target))),
     section: |_| "uprobe".into(),
     arguments: |target, types| Ok(typed(target, types, "klogger_usdt_argument")),

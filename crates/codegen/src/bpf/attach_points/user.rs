@@ -2,15 +2,16 @@
 //! Functions of programs and libraries, by uprobes: their programs get the registers of the thread,
 //! as `struct pt_regs`.
 
-use super::{Frame, Row};
+use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::Refusal;
 use klogger_schema::model::{Param, ProbeKind, Target};
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::User,
-    preempted: true,
+    hit: Hit::Preempted,
     counted: false,
+    needs: None,
     refuse,
     section: |_| "uprobe".into(),
     arguments: |target, types| Ok(typed(target, types, "klogger_user_argument")),
@@ -21,8 +22,9 @@ pub(super) static ROW: Row = Row {
 
 pub(super) static RETURN_ROW: Row = Row {
     kind: ProbeKind::ReturnUser,
-    preempted: true,
+    hit: Hit::Preempted,
     counted: false,
+    needs: None,
     refuse,
     section: |_| "uretprobe".into(),
     arguments: |target, types| Ok(typed(target, types, "klogger_user_result")),
