@@ -88,7 +88,6 @@ impl<S: Sink> Writer<S> {
             Compression::None => None,
             Compression::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
         };
-        let known = Known::new(preamble).map_err(|why| invalid(&why))?;
         let json = serde_json::to_vec(preamble)?;
         if json.len() > format::PREAMBLE_MAX {
             return Err(invalid("the schemata of this log are larger than 16 MiB"));
@@ -96,11 +95,24 @@ impl<S: Sink> Writer<S> {
         let mut head = Vec::with_capacity(FILE_HEADER_SIZE + json.len());
         head.extend_from_slice(&format::encode_file_header(&json));
         head.extend_from_slice(&json);
-        let mut writer = Writer {
+        let mut writer = Writer::empty(sink, preamble, packer)?;
+        writer.put(&[&head, padding(head.len())])?;
+        writer.head = head;
+        writer.codes.learn(&preamble.events);
+        Ok(writer)
+    }
+
+    /// Nothing has been written yet.
+    fn empty(
+        sink: S,
+        preamble: &Preamble,
+        packer: Option<zstd::bulk::Compressor<'static>>,
+    ) -> io::Result<Writer<S>> {
+        Ok(Writer {
             sink,
             head: Vec::new(),
             offset: 0,
-            known,
+            known: Known::new(preamble).map_err(|why| invalid(&why))?,
             added: 0,
             sizes: SizeTable::new(&preamble.events),
             lost: LostRecord::of(&preamble.events),
@@ -112,11 +124,7 @@ impl<S: Sink> Writer<S> {
             losses: 0,
             counts: vec![0; ids(&preamble.events)],
             torn: false,
-        };
-        writer.put(&[&head, padding(head.len())])?;
-        writer.head = head;
-        writer.codes.learn(&preamble.events);
-        Ok(writer)
+        })
     }
 
     /// Appends the description of events that the preamble does not have; from here on they may be

@@ -2,13 +2,10 @@
 //! Copies a log with other names for the code of its user stacks. All other blocks are copied byte
 //! by byte.
 
-use super::{Sink, Writer, invalid};
+use super::{Sink, Writer};
 use crate::code::Code;
-use crate::codes::Codes;
 use crate::format::{self, BLOCK_RAW_MAX, Kind};
 use crate::reader::Reader;
-use crate::record::{LostRecord, SizeTable};
-use crate::validate::Known;
 use std::io;
 
 /// Bytes that are copied at a time.
@@ -16,25 +13,7 @@ const CHUNK: u64 = 1 << 20;
 
 /// Writes a copy of a complete log to `sink`, which must be empty.
 pub fn with_code<S: Sink>(log: &Reader, code: &Code, sink: S) -> io::Result<()> {
-    let preamble = log.preamble();
-    let known = Known::new(preamble).map_err(|why| invalid(&why))?;
-    let mut writer = Writer {
-        sink,
-        head: Vec::new(),
-        offset: 0,
-        known,
-        added: 0,
-        sizes: SizeTable::new(&preamble.events),
-        lost: LostRecord::of(&preamble.events),
-        codes: Codes::default(),
-        packer: None,
-        parts: Vec::new(),
-        index: Vec::new(),
-        events: 0,
-        losses: 0,
-        counts: Vec::new(),
-        torn: false,
-    };
+    let mut writer = Writer::empty(sink, log.preamble(), None)?;
     let first = log.blocks().first().map_or(log.length(), |b| b.offset);
     copy(log, 0, first, &mut writer)?;
     let mut waiting = Some(code);
