@@ -2,8 +2,9 @@
 //! What processes map as code, from the kernel: the records that perf uses.
 
 use crate::mapping::Mapping;
+use crate::perf_events::{Attributes, Kernel, Opener};
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// Pages of a CPU's ring, a power of two.
@@ -13,52 +14,10 @@ const PAGE: usize = 4096;
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
-const SOFTWARE: u32 = 1;
-const DUMMY: u64 = 9;
 const SAMPLE_TIME: u64 = 1 << 2;
 /// Bits of `perf_event_attr`: mmap, comm, task, sample_id_all, mmap2, comm_exec, use_clockid,
 /// build_id.
 const FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 18 | 1 << 23 | 1 << 24 | 1 << 25 | 1 << 34;
-
-/// `struct perf_event_attr` up to `clockid` (include/uapi/linux/perf_event.h).
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clockid: i32,
-}
-
-/// Of all processes that run on a CPU.
-fn open(attributes: &Attributes, cpu: libc::c_int) -> io::Result<OwnedFd> {
-    let (any, no_group, cloexec): (libc::pid_t, libc::c_int, libc::c_ulong) = (-1, -1, 8);
-    // SAFETY: the attributes are as long as they say.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const *attributes,
-            any,
-            cpu,
-            no_group,
-            cloexec,
-        )
-    };
-    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0);
-    // SAFETY: the descriptor is new and ours.
-    fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).ok_or_else(io::Error::last_os_error)
-}
 
 /// Something that happened to the code of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,19 +46,11 @@ pub struct CodeEvents {
 impl CodeEvents {
     /// Begins to record all processes. CPUs that cannot be opened are offline.
     pub fn new(cpus: usize) -> io::Result<CodeEvents> {
-        let attributes = Attributes {
-            kind: SOFTWARE,
-            size: size_of::<Attributes>() as u32,
-            config: DUMMY,
-            sample_type: SAMPLE_TIME,
-            flags: FLAGS,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attributes::default()
-        };
+        let attributes = Attributes::records(FLAGS, SAMPLE_TIME, libc::CLOCK_MONOTONIC);
         let mut rings = Vec::new();
         let mut failure = None;
         for cpu in 0..cpus {
-            match open(&attributes, cpu as libc::c_int) {
+            match Kernel.open(&attributes, cpu as u32) {
                 Ok(fd) => {
                     let ring = Mapping::new(fd.as_fd(), (1 + PAGES) * PAGE)?;
                     rings.push((fd, ring));

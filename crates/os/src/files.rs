@@ -3,7 +3,7 @@
 
 use super::{Error, check};
 use std::ffi::{CString, OsStr};
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -25,8 +25,13 @@ pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {
 /// Opens for reading and writing exactly the file that [`look_in`] has found, even if its name
 /// refers to another one by now.
 pub fn open_seen(seen: &File) -> io::Result<File> {
+    reopen(seen, File::options().read(true).write(true))
+}
+
+/// Opens the file of a descriptor that only allows to inspect it. Opening a FIFO does not wait.
+fn reopen(seen: &File, options: &mut OpenOptions) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
-    File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
+    options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// Opens a file for reading, if it is a regular one. What a path refers to may be chosen by other
@@ -36,42 +41,43 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     if !seen.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    reopen(&seen, File::options().read(true))
+}
+
+/// openat2: `resolve` limits where the path may lead. Without `root`, a path that is not absolute
+/// begins in the current folder.
+fn open_how(
+    root: Option<&File>,
+    path: &Path,
+    flags: libc::c_int,
+    resolve: u64,
+) -> io::Result<File> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let root = root.map_or(libc::AT_FDCWD, |root| root.as_raw_fd());
+    // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
+    unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        how.flags = (flags | libc::O_CLOEXEC) as u64;
+        how.resolve = resolve;
+        let size = size_of_val(&how);
+        let fd = libc::syscall(libc::SYS_openat2, root, path.as_ptr(), &how, size);
+        Ok(File::from_raw_fd(check(fd as libc::c_int)?))
+    }
 }
 
 /// Opens a folder by its path below `root`: `..` does not leave `root`, and links are not followed.
 pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
-    unsafe {
-        let mut how: libc::open_how = std::mem::zeroed();
-        how.flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
-        how.resolve =
-            libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
-        let (fd, size) = (root.as_raw_fd(), size_of_val(&how));
-        let fd =
-            check(libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &how, size) as libc::c_int)?;
-        Ok(File::from_raw_fd(fd))
-    }
+    let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    open_how(Some(root), path, libc::O_RDONLY | libc::O_DIRECTORY, resolve)
 }
 
 /// Opens a file to read it, by its path below `root`: neither `..` nor links leave `root`. What is
 /// not a regular file can only be inspected: opening a device has no effect on it.
 pub fn open_below(root: &File, path: &Path) -> io::Result<File> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
-    let seen = unsafe {
-        let mut how: libc::open_how = std::mem::zeroed();
-        how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
-        how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
-        let (fd, size) = (root.as_raw_fd(), size_of_val(&how));
-        let fd =
-            check(libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &how, size) as libc::c_int)?;
-        File::from_raw_fd(fd)
-    };
+    let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    let seen = open_how(Some(root), path, libc::O_PATH, resolve)?;
     match seen.metadata()?.is_file() {
-        true => File::open(format!("/proc/self/fd/{}", seen.as_raw_fd())),
+        true => reopen(&seen, File::options().read(true)),
         false => Ok(seen),
     }
 }
@@ -80,19 +86,8 @@ pub fn open_below(root: &File, path: &Path) -> io::Result<File> {
 /// out of /proc and /sys lead nowhere: the file must be one of these file systems, or of a control
 /// group.
 pub fn open_kernel_text(path: &str) -> io::Result<File> {
-    let name = CString::new(path)?;
-    // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
-    let file = unsafe {
-        let mut how: libc::open_how = std::mem::zeroed();
-        how.flags = (libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC) as u64;
-        how.resolve = libc::RESOLVE_NO_MAGICLINKS;
-        let size = size_of_val(&how);
-        let root = libc::AT_FDCWD;
-        let fd = check(
-            libc::syscall(libc::SYS_openat2, root, name.as_ptr(), &how, size) as libc::c_int
-        )?;
-        File::from_raw_fd(fd)
-    };
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = open_how(None, Path::new(path), flags, libc::RESOLVE_NO_MAGICLINKS)?;
     let about = file.metadata()?;
     if !about.is_file() {
         return Err(io::Error::other("it is not a regular file"));

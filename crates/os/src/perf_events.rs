@@ -9,8 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// `struct perf_event_attr` up to `config2`, its second version (include/uapi/linux/
-/// perf_event.h).
+/// `struct perf_event_attr` up to its third version (include/uapi/linux/perf_event.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -28,8 +27,14 @@ pub struct Attributes {
     config1: u64,
     /// Or `bp_len`.
     config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
 }
 
+const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_DUMMY: u64 = 9;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
 const PERF_TYPE_BREAKPOINT: u32 = 5;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
@@ -64,6 +69,13 @@ impl Attributes {
             flags: DISABLED,
             ..Attributes::default()
         }
+    }
+
+    /// Nothing is counted: an event for the sake of its records, which `flags` select, with what
+    /// `sample_type` adds to each and times of the clock `clockid`.
+    pub fn records(flags: u64, sample_type: u64, clockid: libc::clockid_t) -> Attributes {
+        let own = Attributes::count(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY);
+        Attributes { read_format: 0, flags, sample_type, clockid, ..own }
     }
 
     /// An access to `length` bytes of memory.
