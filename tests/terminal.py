@@ -111,7 +111,8 @@ class Room:
         for name, part in (("a", log), ("half", log[: len(log) // 2]), ("private", log)):
             (self.folder / f"{name}.klog").write_bytes(part)
         (self.folder / "private.klog").chmod(0o600)
-        (self.folder / "schemata").symlink_to(self.prefix / "share/klogger/schemata")
+        for name in ("schemata", "examples"):
+            (self.folder / name).symlink_to(self.prefix / "share/klogger" / name)
         server = self.start("while :; do sleep 0.05; done")
         self.env["SERVER"] = str(server.pid)
         return self
