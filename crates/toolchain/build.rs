@@ -5,11 +5,15 @@
 
 use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, SHARED, bpf};
 use klogger_schema::include::whole;
+use klogger_schema::model::Schema;
 use klogger_schema::{Options, parse};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+#[path = "src/lacking.rs"]
+mod lacking;
 
 fn main() {
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
@@ -70,28 +74,68 @@ fn entry(
     assert!(whole.found.is_empty(), "{file}: {:?}", whole.found);
     let text = &whole.text;
     let parsed = parse(file, text, &Options { builtin, ..Options::default() });
-    let schema = parsed.unwrap_or_else(|errors| panic!("{file} does not parse: {errors:?}")).schema;
+    let mut schema =
+        parsed.unwrap_or_else(|errors| panic!("{file} does not parse: {errors:?}")).schema;
     let folder = out.join(name);
     fs::create_dir_all(folder.join("klogger")).unwrap();
     for (header, text) in RUNTIME {
         fs::write(folder.join(header), text).unwrap();
     }
-    let texts = bpf::source(&schema, types, Runs::Anywhere).unwrap();
-    for t in &texts {
-        fs::write(folder.join(&t.name), &t.text).unwrap();
-    }
     let object = folder.join(format!("{name}.o"));
-    clang(&folder, &texts[0].name, &object);
+    let lacks = compiled(&folder, &mut schema, types, &object);
     format!(
         "Bundled {{ name: {name:?}, file: {file:?}, text: {text:?}, object: \
-         include_bytes!({object:?}) }}"
+         include_bytes!({object:?}), lacks: &{lacks:?} }}"
     )
+}
+
+/// Compiles the programs whose types the kernel of the build has. Returns what the other probes
+/// lack, which are refused only when they are used.
+fn compiled(
+    folder: &Path,
+    schema: &mut Schema,
+    types: &KernelTypes,
+    object: &Path,
+) -> Vec<(usize, String)> {
+    let mut all = Vec::new();
+    loop {
+        let texts = bpf::source(schema, types, Runs::Anywhere).unwrap();
+        for t in &texts {
+            fs::write(folder.join(&t.name), &t.text).unwrap();
+        }
+        let Err(said) = clang(folder, &texts[0].name, object) else { return all };
+        let found = lacking::probes(schema, &missing(&said, &schema.file));
+        let found = found.unwrap_or_else(|| panic!("{} does not compile:\n{said}", schema.file));
+        for (probe, what) in found {
+            println!("cargo:warning={}: without {}: {what}", schema.file, label(schema, probe));
+            for target in &mut schema.probes[probe].targets {
+                target.lacks = Some(what.clone());
+            }
+            all.push((probe, what));
+        }
+    }
+}
+
+fn label(schema: &Schema, probe: usize) -> String {
+    schema.probes[probe].targets.first().map(|t| t.label()).unwrap_or_default()
+}
+
+/// `FILE:LINE:COLUMN: error: MESSAGE`; those of other files have a line that no probe has.
+fn missing<'a>(said: &'a str, file: &str) -> Vec<lacking::Missing<'a>> {
+    let errors = said.lines().filter_map(|line| line.split_once(": error: "));
+    let of = |(place, message): (&str, &'a str)| {
+        let own = place.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
+        let line = own.and_then(|rest| rest.split(':').next()?.parse().ok()).unwrap_or(0);
+        lacking::Missing { line, message }
+    };
+    errors.map(of).collect()
 }
 
 /// The preferred one first; src/clang.rs and scripts/packages read the same file.
 const COMPILERS: &str = include_str!("src/compilers.txt");
 
-fn clang(folder: &Path, source: &str, object: &Path) {
+/// What it says, if it refuses the source.
+fn clang(folder: &Path, source: &str, object: &Path) -> Result<(), String> {
     for compiler in COMPILERS.lines() {
         let mut command = Command::new(compiler);
         command
@@ -101,9 +145,9 @@ fn clang(folder: &Path, source: &str, object: &Path) {
             .arg(source)
             .arg("-o")
             .arg(object);
-        match command.status() {
-            Ok(status) if status.success() => return,
-            Ok(status) => panic!("{compiler} failed on {source}: {status}"),
+        match command.output() {
+            Ok(done) if done.status.success() => return Ok(()),
+            Ok(done) => return Err(String::from_utf8_lossy(&done.stderr).into_owned()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => panic!("cannot run {compiler}: {e}"),
         }

@@ -67,6 +67,13 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
  * Available in bodies for every engine: reads memory that may be bad, and the number of this CPU.
  */
 #define klogger_read(to, from, size) klogger_read_any(to, size, from)
+
+/*
+ * Whether the kernel's structure has this member; it is decided when the program is loaded, and what
+ * depends on it is then removed.
+ */
+#define klogger_has_member(type, member) \
+	__builtin_preserve_field_info(((type *)0)->member, 2 /* does it exist? */)
 #define klogger_cpu() bpf_get_smp_processor_id()
 
 /*

@@ -15,6 +15,8 @@ import pytest
 from kernels import HERE, cache
 
 ALLOCATED, REFUSED, MAPPED, TRUNCATED = 211, 37, 53, 29
+# Made and removed in an ext4 file system.
+FILES = 41
 # The command of klogger guest: it sees this machine's files, clang too.
 SCRIPT = """
 tracing=/sys/kernel/tracing
@@ -26,10 +28,16 @@ echo "ftrace $(grep -w oracle $tracing/kprobe_profile)"
 klogger cat /tmp/x.klog --event ENTRY,EXIT,MAPPED,MAPPED_AT --format json | sed 's/^/log /'
 klogger cat /tmp/x.klog --event PLACED | sed 's/^/text /'
 klogger info /tmp/x.klog | sed 's/^/info /'
-/sbin/modprobe loop || exit 1
 three='/sbin/losetup -f; /sbin/losetup -f; /sbin/losetup -f'
-klogger record -s ./module.klogger -o /tmp/y.klog -- /bin/sh -c "$three" || exit 1
+klogger record -s ./module.klogger -o /tmp/y.klog -- /bin/sh -c "$three" 2>&1 | sed 's/^/note /'
 klogger cat /tmp/y.klog --event CONTROL,CONTROL_END --format json | sed 's/^/log /'
+truncate -s 64M /tmp/disk && /sbin/mkfs.ext4 -q -F /tmp/disk || exit 1
+klogger check ./ext4.klogger 2>&1 | sed 's/^/without /'
+klogger record -s ./ext4.klogger -a -o /tmp/z.klog -- sh ./ext4.sh {files} 2>&1 || exit 1
+klogger cat /tmp/z.klog --event BLOCKS,NEW,NEW_END,UNLINK --format json | sed 's/^/log /'
+klogger cat /tmp/z.klog --event PLACE | sed 's/^/ext4 /'
+klogger places ext4_unlink_enter | sed 's/^/places /'
+klogger check ./ext4.klogger >/dev/null 2>&1; echo "checked $?"
 changed=$(grep -o ' t [a-z_0-9]*\\.isra\\.0$' /proc/kallsyms | head -1)
 changed=${{changed# t }}
 changed=${{changed%.isra.0}}
@@ -52,8 +60,8 @@ def said(klogger, tmp_path_factory):
     if not list((cache() / "guest").glob("linux-image-*.deb")):
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
     folder = tmp_path_factory.mktemp("functions")
-    for schema in ("calls", "module"):
-        shutil.copy(HERE / f"functions/{schema}.klogger", folder)
+    for name in ("calls.klogger", "module.klogger", "ext4.klogger", "ext4.sh"):
+        shutil.copy(HERE / "functions" / name, folder)
     work = ["cc", "-O1", "-static", "-o", folder / "work", HERE / "functions/work.c"]
     subprocess.run(work, check=True)
     calls = f"{ALLOCATED} {REFUSED} {MAPPED} {TRUNCATED}"
@@ -65,7 +73,7 @@ def said(klogger, tmp_path_factory):
             "--",
             "sh",
             "-c",
-            SCRIPT.format(calls=calls),
+            SCRIPT.format(calls=calls, files=FILES),
         ],
         check=False,
         cwd=folder,
@@ -80,6 +88,7 @@ def said(klogger, tmp_path_factory):
     for line in done.stdout.splitlines():
         first, _, rest = line.partition(" ")
         words.setdefault(first, []).append(rest)
+        words.setdefault("all", []).append(line)
     return words
 
 
@@ -130,6 +139,39 @@ def test_a_function_of_a_module(logged):
     tids = [event["tid"] for event in logged["CONTROL"]]
     assert len(set(tids)) == len(tids) == 3
     assert [event["tid"] for event in logged["CONTROL_END"]] == tids
+
+
+def test_the_module_is_loaded_before_the_recording(said):
+    assert said["note"][0] == "klogger: loaded the kernel module 'loop'"
+    assert "klogger: loaded the kernel module 'ext4'" in said["all"]
+
+
+def test_typed_arguments_of_a_module(logged):
+    """By fentry, with a structure that only the module has."""
+    assert [event["command"] for event in logged["CONTROL"]] == [0x4C82] * 3
+
+
+def test_tracepoints_and_functions_of_a_module_are_those_of_ftrace(said, logged):
+    """Arguments too: of allocations their lengths, in the order of the hits on each CPU."""
+    lengths = sorted(int(line) for line in said["requested"])
+    assert len(lengths) >= FILES
+    assert sorted(event["length"] for event in logged["BLOCKS"]) == lengths
+    _, hits, missed = said["new"][0].split()
+    assert len(logged["NEW"]) == len(logged["NEW_END"]) == int(hits)
+    assert int(missed) == 0
+    assert all(event["block"] > 0 for event in logged["NEW_END"])
+    unlinked = [event["name"] for event in logged["UNLINK"]]
+    assert unlinked == [f"file{i}" for i in range(FILES)]
+    points = Counter(re.findall(r"point=(\w+)", "\n".join(said["ext4"])))
+    assert points == {"ext4_unlink": FILES, "ext4_rmdir": 1}
+
+
+def test_modules_are_listed_and_checked(said):
+    expected = "ext4:ext4_unlink_enter(struct inode *parent, struct dentry *dentry)"
+    assert said["places"][0] == expected
+    text = re.sub(r"[\s│]+", " ", " ".join(said["without"]))
+    assert "this kernel has no tracepoint 'ext4_request_blocks'" in text
+    assert said["checked"] == ["0"]
 
 
 def test_messages(said):

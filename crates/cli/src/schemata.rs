@@ -9,13 +9,14 @@ use crate::schema_file;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
 use klogger_programs::Programs;
-use klogger_schema::model::Schema;
+use klogger_schema::model::{Module, Schema};
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Diagnostic, Options, Severity};
 use klogger_toolchain::bundled::{self, Bundled};
-use klogger_toolchain::clang::{self, CompileError};
+use klogger_toolchain::clang::CompileError;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel;
+use klogger_toolchain::portable::{self, Portable};
 use std::path::{Path, PathBuf};
 
 /// Where a schema is.
@@ -102,8 +103,8 @@ pub fn compiled(schema: Schema, programs: &Programs) -> Result<CompiledSchema, F
     if !faults.is_empty() {
         return Err(Failure::printed());
     }
-    match clang::compile(&schema, &types) {
-        Ok((object, warnings)) => {
+    match portable::compile(&schema, &types) {
+        Ok(Portable { schema, object, warnings, .. }) => {
             show(&schema, &warnings);
             Ok(CompiledSchema { schema, object: Some(object) })
         }
@@ -124,6 +125,8 @@ pub struct Opinion {
     pub plans: Option<Vec<Plan>>,
     /// The programs, if they were compiled.
     pub object: Option<Vec<u8>>,
+    /// The schema that they were compiled of, with what its probes lack on this kernel.
+    pub schema: Option<Schema>,
     /// Why there are no types, or why the C could not be compiled.
     pub unchecked: Option<String>,
 }
@@ -133,10 +136,12 @@ impl Opinion {
     pub fn of(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         let mut opinion = Opinion::of_plans(schema, kernel);
         let (Ok(types), false) = (kernel, schema.probes.is_empty()) else { return opinion };
-        match clang::compile(schema, types) {
-            Ok((object, warnings)) => {
-                opinion.found.extend(warnings);
+        match portable::compile(schema, types) {
+            Ok(Portable { schema, object, warnings, left_out }) => {
+                opinion.found.extend(warnings.into_iter().chain(left_out));
                 opinion.object = Some(object);
+                opinion.plans = plan(&schema, types).ok();
+                opinion.schema = Some(schema);
             }
             Err(CompileError::Rejected(errors)) => {
                 opinion.found.extend(errors.into_iter().map(|(_, d)| d))
@@ -150,7 +155,9 @@ impl Opinion {
     pub fn of_plans(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         match kernel.as_ref().map_err(Error::clone).and_then(|types| plan(schema, types)) {
             Ok(plans) => {
-                Opinion { found: faults(schema, &plans), plans: Some(plans), ..Opinion::default() }
+                let mut found = faults(schema, &plans);
+                found.extend(kernel.iter().flat_map(|types| missing_modules(schema, types)));
+                Opinion { found, plans: Some(plans), ..Opinion::default() }
             }
             Err(error) => Opinion { unchecked: Some(error.message), ..Opinion::default() },
         }
@@ -159,6 +166,18 @@ impl Opinion {
     pub fn is_refused(&self) -> bool {
         self.found.iter().any(|d| d.severity == Severity::Error)
     }
+}
+
+/// Warnings of modules that the kernel does not have now.
+fn missing_modules(schema: &Schema, types: &KernelTypes) -> Vec<Diagnostic> {
+    let warning = |(module, why): (&Module, String)| {
+        let message = format!("the kernel module '{}' is missing: {why}", module.name);
+        Diagnostic::warning(module.span, message).help(format!(
+            "'klogger record' loads it where it can; to check with its types: modprobe {}",
+            module.name
+        ))
+    };
+    types.missing_modules(schema).map(warning).collect()
 }
 
 /// Shows what was found in several schemata, each with the schema's index.

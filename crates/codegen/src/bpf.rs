@@ -107,11 +107,11 @@ fn counters(schema: &Schema) -> String {
     }
 }
 
-/// The programs that [`source`] writes, in order.
+/// The programs that [`source`] writes, in order: all but those whose types are lacking.
 pub fn programs(schema: &Schema) -> Vec<Program> {
     let mut list = Vec::new();
     for (probe, declared) in schema.probes.iter().enumerate() {
-        for (target, at) in declared.targets.iter().enumerate() {
+        for (target, at) in declared.targets.iter().enumerate().filter(|(_, t)| t.lacks.is_none()) {
             for (way, _) in attach_points::ways(at.kind).enumerate() {
                 let other = if way > 0 { format!("w{way}") } else { String::new() };
                 let name = name(probe, target, &other, &at.name);

@@ -8,10 +8,12 @@ mod enums;
 mod formats;
 mod functions;
 mod iterators;
+mod modules;
 
 pub use counts::Counts;
 pub use formats::Formats;
 pub use functions::{Functions, Prototype};
+pub use modules::{AttachType, Modules};
 
 use crate::refusal::Refusal;
 use crate::trace_event::{Field, Shape};
@@ -59,6 +61,7 @@ pub struct KernelTypes {
     programs: Option<Box<dyn Programs>>,
     functions: Option<Box<dyn Functions>>,
     counts: Option<Box<dyn Counts>>,
+    modules: Option<modules::Loaded>,
 }
 
 /// The programs and libraries of the machine.
@@ -71,7 +74,14 @@ impl KernelTypes {
     /// `bytes`: the contents of `/sys/kernel/btf/vmlinux`.
     pub fn new(bytes: &[u8]) -> Result<KernelTypes> {
         let btf = Btf::from_bytes(bytes)?;
-        Ok(KernelTypes { btf, formats: None, programs: None, functions: None, counts: None })
+        Ok(KernelTypes {
+            btf,
+            formats: None,
+            programs: None,
+            functions: None,
+            counts: None,
+            modules: None,
+        })
     }
 
     /// The same, of a machine whose programs can be read.
@@ -88,7 +98,7 @@ impl KernelTypes {
     pub fn tracepoint(&self, name: &str) -> Result<Option<Vec<String>>> {
         let typedef = format!("btf_trace_{name}");
         let Some(found) = self.named(&typedef, |t| matches!(t, Type::Typedef(_)))? else {
-            return Ok(None);
+            return self.in_modules(|types| types.tracepoint(name));
         };
         let Type::FuncProto(proto) =
             self.skip(found, |t| matches!(t, Type::Typedef(_) | Type::Ptr(_)))?
@@ -130,7 +140,10 @@ impl KernelTypes {
                 return Ok(named.collect());
             }
         }
-        Ok(Vec::new())
+        let of_module = |types: &KernelTypes| {
+            Ok(Some(types.parameter_names(tracepoint)?).filter(|names| !names.is_empty()))
+        };
+        Ok(self.in_modules(of_module)?.unwrap_or_default())
     }
 
     /// All tracepoints of this kernel that a program can attach to.
@@ -144,8 +157,7 @@ impl KernelTypes {
                 names.push(name.to_string());
             }
         }
-        names.sort();
-        names
+        self.and_of_modules(names, KernelTypes::tracepoints)
     }
 
     /// Whether the kernel has this per-CPU variable; BTF has no others.
@@ -207,7 +219,7 @@ impl KernelTypes {
     }
 
     fn all(&self) -> impl Iterator<Item = Type> {
-        let (first, last) = self.btf.base().type_id_range();
+        let (first, last) = self.btf.split().unwrap_or(self.btf.base()).type_id_range();
         (first..=last).filter_map(|id| self.btf.resolve_type_by_id(id).ok())
     }
 

@@ -38,7 +38,7 @@ use anchors::RingAnchors;
 use counters::Counters;
 use hits::Hits;
 use keep::Kept;
-use klogger_codegen::KernelTypes;
+use klogger_codegen::{KernelTypes, Refusal};
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::{Error, Mapping};
 use klogger_ring::{EVENTS_MAX, NESTED, Rings};
@@ -169,6 +169,26 @@ impl BpfEngine {
     }
 }
 
+/// Leaves out a probe that the schema has alternatives for, if what was refused is that this kernel
+/// lacks something that it needs: objects of bundled schemata were compiled with the types of
+/// another kernel.
+fn leave_out(unit: &CompiledSchema, plan: &mut [Plan], refused: Box<Refused>) -> Result<(), Error> {
+    let lacks = refused.lacks().map(|(probe, what)| (probe, what.to_string()));
+    let planned = |probe: usize| {
+        let alternatives = unit.schema.probes.get(probe)?.targets.len() > 1;
+        plan.get(probe)?.target.filter(|_| alternatives)
+    };
+    let Some((probe, what, target)) =
+        lacks.and_then(|(probe, what)| Some((probe, what, planned(probe)?)))
+    else {
+        return Err(refused.into());
+    };
+    let mut refusals = std::mem::take(&mut plan[probe].refusals);
+    refusals.push((target, Refusal::of_this_kernel(what, None)));
+    plan[probe] = Plan::none(refusals);
+    Ok(())
+}
+
 /// The objects of all units, and the maps that they share, which are those of the first.
 fn load_units(
     units: &[(&CompiledSchema, u16)],
@@ -179,10 +199,15 @@ fn load_units(
 ) -> Result<(Vec<Loaded>, Shared), Error> {
     let mut objects: Vec<Loaded> = Vec::new();
     let mut shared: Option<Shared> = None;
-    for ((unit, base), plan) in units.iter().zip(plans) {
+    for ((unit, base), mut plan) in units.iter().zip(plans) {
         let probes = objects.iter().map(|o| o.plan.len() as u32).sum();
         let part = Part { base: *base, probes, copy: 0 };
-        let object = load_object(unit, &plan, part, config, shared.as_ref(), example)?;
+        let object = loop {
+            match load_object(unit, &plan, part, config, shared.as_ref(), example)? {
+                Ok(object) => break object,
+                Err(refused) => leave_out(unit, &mut plan, refused)?,
+            }
+        };
         if shared.is_none() {
             shared = Some(Shared::of(&object, config)?);
         }

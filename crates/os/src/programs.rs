@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! BPF programs as the kernel takes them: instructions, loaded for a place and attached there.
 
-use libbpf_sys::{bpf_insn, bpf_prog_load_opts};
-use std::ffi::CString;
+use libbpf_sys::{bpf_btf_info, bpf_insn, bpf_prog_load_opts};
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// What a program is loaded as: the kernel's numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +15,9 @@ pub struct Kind {
     pub attach: u32,
     /// The type in the kernel's BTF that it is attached by; 0: none.
     pub btf_id: u32,
+    /// The BTF of the module that has this type; 0: that of the kernel itself. The descriptor is
+    /// another's.
+    pub btf: RawFd,
 }
 
 /// `libbpf_sys` returns a negative error number.
@@ -33,6 +36,7 @@ pub fn load(kind: Kind, name: &str, instructions: &[bpf_insn]) -> io::Result<Own
         sz: size_of::<bpf_prog_load_opts>() as libbpf_sys::size_t,
         expected_attach_type: kind.attach,
         attach_btf_id: kind.btf_id,
+        attach_btf_obj_fd: kind.btf as u32,
         ..Default::default()
     };
     // SAFETY: all pointers are valid for the call, and the lengths are theirs.
@@ -62,6 +66,43 @@ pub fn attach_to_event(program: BorrowedFd, event: BorrowedFd) -> io::Result<Own
     owned(unsafe { libbpf_sys::bpf_link_create(program, event, kind, std::ptr::null()) })
 }
 
+/// The BTF of a module that the kernel has loaded.
+pub fn btf_of_module(name: &str) -> io::Result<OwnedFd> {
+    let mut id = 0;
+    loop {
+        // SAFETY: a number, and a pointer to another that is valid for the call.
+        let result = unsafe { libbpf_sys::bpf_btf_get_next_id(id, &raw mut id) };
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        // SAFETY: a number only. What has been unloaded meanwhile is not the one.
+        let Ok(btf) = owned(unsafe { libbpf_sys::bpf_btf_get_fd_by_id(id) }) else { continue };
+        if is_of_module(btf.as_fd(), name)? {
+            return Ok(btf);
+        }
+    }
+}
+
+fn is_of_module(btf: BorrowedFd, name: &str) -> io::Result<bool> {
+    let mut text = [0u8; 64];
+    let mut info = bpf_btf_info {
+        name: text.as_mut_ptr() as u64,
+        name_len: text.len() as u32,
+        ..Default::default()
+    };
+    let mut size = size_of::<bpf_btf_info>() as u32;
+    // SAFETY: all pointers are valid for the call, and the lengths are theirs.
+    let result = unsafe {
+        libbpf_sys::bpf_btf_get_info_by_fd(btf.as_raw_fd(), &raw mut info, &raw mut size)
+    };
+    // A longer name is not that of a module.
+    if result < 0 && -result != libc::ENOSPC {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    Ok(info.kernel_btf != 0 && text.to_bytes() == name.as_bytes())
+}
+
 /// Whether the kernel takes a program at the entry of the function with this type, which then does
 /// nothing.
 pub fn try_fentry(btf_id: u32) -> io::Result<()> {
@@ -72,6 +113,7 @@ pub fn try_fentry(btf_id: u32) -> io::Result<()> {
         program: libbpf_sys::BPF_PROG_TYPE_TRACING,
         attach: libbpf_sys::BPF_TRACE_FENTRY,
         btf_id,
+        btf: 0,
     };
     attach(load(kind, "klogger_nothing", &nothing)?.as_fd()).map(drop)
 }

@@ -32,7 +32,7 @@ const PARAMETERS_MAX: usize = 12;
 /// takes some milliseconds.
 pub const PLACES_MAX: usize = 256;
 /// In a name: any characters, and any character.
-pub(crate) const WILDCARDS: [char; 2] = ['*', '?'];
+pub const WILDCARDS: [char; 2] = ['*', '?'];
 
 /// What is wrong with a name, in a few words, and the remedy.
 pub type Wrong = (&'static str, String);

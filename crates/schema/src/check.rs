@@ -189,6 +189,7 @@ fn unique_names(draft: &Draft, found: &mut Vec<Diagnostic>) {
     );
     unique("a slice", draft.slices.iter().map(|s| (s.slice.name.as_str(), s.span)), found);
     unique("a parameter", draft.parameters.iter().map(|p| (p.name.as_str(), p.span)), found);
+    unique("a module", draft.modules.iter().map(|m| (m.name.as_str(), m.span)), found);
     unique("an arch", draft.arch.iter().map(|(a, span)| (a.name.as_str(), *span)), found);
     for event in &draft.events {
         let own = event.event.fields.iter().filter(|f| f.context.is_none());

@@ -90,6 +90,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Di
         probes: draft.probes,
         code: draft.code,
         parameters: draft.parameters,
+        modules: draft.modules,
         arch: draft.arch.into_iter().map(|(arch, _)| arch).collect(),
     };
     Ok(Parsed { schema, warnings: found })

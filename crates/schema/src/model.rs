@@ -5,6 +5,7 @@
 //! came from, except by the name and text which diagnostics and `#line` need.
 
 mod arch;
+mod module;
 mod poll;
 
 pub use crate::attach_points::ProbeKind;
@@ -12,6 +13,7 @@ pub use crate::contexts::Context;
 pub use crate::counted::Counted;
 use crate::include::Includes;
 pub use arch::{Arch, Counter};
+pub use module::Module;
 pub use poll::{Poll, Source};
 
 use crate::attach_points::WILDCARDS;
@@ -45,6 +47,8 @@ pub struct Schema {
     pub code: Vec<CBlock>,
     /// In the order of their declaration.
     pub parameters: Vec<Parameter>,
+    /// Modules of the kernel that it needs, in the order of their declaration.
+    pub modules: Vec<Module>,
     /// `arch NAME { counter0 event }`: what counters count, as in the paper.
     pub arch: Vec<Arch>,
 }
@@ -260,6 +264,8 @@ pub struct Target {
     pub kind: ProbeKind,
     pub name: String,
     pub params: Vec<Param>,
+    /// Why it has no program, if the kernel lacks a type that its C needs. No schema's text has it.
+    pub lacks: Option<String>,
     /// The position of the name.
     pub span: Span,
 }
@@ -327,7 +333,7 @@ impl Param {
 impl Target {
     /// A target without parameters that is not from a schema.
     pub fn bare(kind: ProbeKind, name: &str) -> Target {
-        Target { kind, name: name.into(), params: Vec::new(), span: Span::default() }
+        Target { kind, name: name.into(), params: Vec::new(), lacks: None, span: Span::default() }
     }
 
     /// The names in its list, or its only name. They may have wildcards.

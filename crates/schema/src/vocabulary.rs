@@ -5,7 +5,7 @@
 use crate::model::{Decode, Place, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 12] = [
+pub const DECLARATIONS: [&str; 13] = [
     "schema",
     "event",
     "probe",
@@ -18,6 +18,7 @@ pub const DECLARATIONS: [&str; 12] = [
     "slice",
     "parameter",
     "include",
+    "module",
 ];
 
 /// Types with one machine type. `string` is the other type.

@@ -12,6 +12,8 @@ pub struct Bundled {
     pub file: &'static str,
     pub text: &'static str,
     object: &'static [u8],
+    /// The probes that were not compiled, and what the kernel lacks on which klogger was built.
+    lacks: &'static [(usize, &'static str)],
 }
 
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
@@ -37,7 +39,17 @@ impl Bundled {
         let parsed = parse(self.file, self.text, &options).map_err(|_| {
             Error::new(format!("the bundled schema '{}' does not parse", self.name))
         })?;
-        Ok(CompiledSchema { schema: parsed.schema, object: Some(self.object.to_vec()) })
+        let mut schema = parsed.schema;
+        for (probe, what) in self.lacks {
+            let why = format!(
+                "klogger was built on another kernel, and {}",
+                what.replacen("this", "that", 1)
+            );
+            for target in schema.probes.get_mut(*probe).into_iter().flat_map(|p| &mut p.targets) {
+                target.lacks = Some(why.clone());
+            }
+        }
+        Ok(CompiledSchema { schema, object: Some(self.object.to_vec()) })
     }
 
     pub fn load(&self) -> Result<CompiledSchema, Error> {

@@ -42,7 +42,7 @@ pub struct Plan {
 
 impl Plan {
     /// No target can be attached.
-    fn none(refusals: Vec<(usize, Refusal)>) -> Plan {
+    pub fn none(refusals: Vec<(usize, Refusal)>) -> Plan {
         Plan { target: None, places: Vec::new(), left_out: Vec::new(), refusals }
     }
 
@@ -70,6 +70,10 @@ impl Plan {
     }
 }
 
+/// What the author of a schema can do about types that a kernel lacks.
+const ANOTHER: &str = "name an alternative with 'or'; docs/schema-language.md, \"Other kernels\", has \
+                       what C can do where a member is missing";
+
 /// Chooses for each probe the first alternative that the bpf engine can attach to this kernel.
 pub fn plan(schema: &Schema, kernel: &KernelTypes) -> Result<Vec<Plan>, Error> {
     schema.probes.iter().map(|probe| plan_probe(probe, kernel)).collect()
@@ -78,6 +82,10 @@ pub fn plan(schema: &Schema, kernel: &KernelTypes) -> Result<Vec<Plan>, Error> {
 fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
     let mut refusals = Vec::new();
     for (i, target) in probe.targets.iter().enumerate() {
+        if let Some(why) = &target.lacks {
+            refusals.push((i, Refusal::of_this_kernel(why.clone(), Some(ANOTHER.into()))));
+            continue;
+        }
         let found = bpf::places::find(target, kernel).map_err(Error::new)?;
         match found {
             Ok(Places { places, left_out }) => {

@@ -4,10 +4,13 @@
 mod formats;
 mod functions;
 mod image;
+mod modules;
 
 pub use formats::TraceEvents;
 use functions::RunningFunctions;
 pub use image::types_of;
+use modules::LoadedModules;
+pub use modules::load_needed;
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::{Counts, Formats};
@@ -26,7 +29,7 @@ pub fn types() -> Result<KernelTypes, Error> {
     let types = KernelTypes::new(&bytes).map_err(Error::new)?;
     let functions = RunningFunctions::new(&types);
     let types = types.with_formats(TraceEvents::default()).with_programs(Programs::default());
-    Ok(types.with_functions(functions).with_counts(Machine))
+    Ok(types.with_functions(functions).with_counts(Machine).with_modules(LoadedModules))
 }
 
 /// The machine that klogger runs on.

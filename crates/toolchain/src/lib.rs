@@ -9,3 +9,5 @@ pub mod condition;
 pub mod host_kernel;
 pub mod integrate;
 pub mod kbuild;
+mod lacking;
+pub mod portable;

@@ -22,7 +22,7 @@ use super::Outcome;
 use super::build::build;
 use crate::engines;
 use crate::failure::Failure;
-use crate::{schemata, trace_events};
+use crate::{messages, schemata, trace_events};
 use klogger_engines::choice::Choice;
 use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
@@ -320,14 +320,25 @@ fn schemas(
         ))
         .help("remove --engine"));
     }
-    let named = words.iter().filter(|w| *w != PROGRAMS);
-    let units = named.map(|s| schemata::unit(s, has_bpf, places));
+    let named: Vec<&String> = words.iter().filter(|w| *w != PROGRAMS).collect();
+    if choice.has_probes() {
+        for word in &named {
+            load_modules(&schemata::schema(word)?)?;
+        }
+    }
+    let units = named.into_iter().map(|s| schemata::unit(s, has_bpf, places));
     let mut units = units.collect::<Result<Vec<_>, _>>()?;
     if !args.events.is_empty() {
         host_kernel::check_privilege()?;
         units.push(trace_events::unit(&args.events)?);
     }
     Ok((units, programs))
+}
+
+/// Loads the modules that a schema declares, before its C is compiled with their types.
+fn load_modules(schema: &Schema) -> Result<(), Failure> {
+    host_kernel::load_needed(schema)?.iter().for_each(|note| messages::note(note));
+    Ok(())
 }
 
 /// The schemata that the kernel has already, and the folder with the modules of the others. Builds

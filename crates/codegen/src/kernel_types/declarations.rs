@@ -9,6 +9,7 @@
 //! bit field that a schema mentions have no CO-RE relocations, and an object for several kernels
 //! does not have these bit fields.
 
+mod enums;
 mod scalars;
 
 use super::{DEPTH_MAX, Error, KernelTypes, Result, Runs, is_modifier};
@@ -21,6 +22,7 @@ use std::fmt::Write;
 pub fn header(types: &KernelTypes, schema: &Schema, runs: Runs) -> Result<String> {
     let mut words = Words::of(schema);
     let mut out = Declarations {
+        all: types.nameable(schema),
         types,
         runs,
         words: &mut words,
@@ -40,14 +42,25 @@ struct Words {
     tags: Vec<String>,
     /// Names after `enum`.
     enums: BTreeSet<String>,
+    /// `struct NAME` of parameters.
+    of_parameters: BTreeSet<String>,
 }
 
 impl Words {
     fn of(schema: &Schema) -> Words {
-        let mut words = Words { all: BTreeSet::new(), tags: Vec::new(), enums: BTreeSet::new() };
+        let mut words = Words {
+            all: BTreeSet::new(),
+            tags: Vec::new(),
+            enums: BTreeSet::new(),
+            of_parameters: BTreeSet::new(),
+        };
         let params = schema.probes.iter().flat_map(|p| &p.targets).flat_map(|t| &t.params);
         for Param { ty, .. } in params {
             words.add(ty);
+            let structures = ty.split(['*', ',']).map(str::trim);
+            let structures = structures.map(|t| t.trim_start_matches("const ").to_string());
+            let is_one = |t: &String| t.starts_with("struct ") && t.split(' ').count() == 2;
+            words.of_parameters.extend(structures.filter(is_one));
         }
         for block in schema.code.iter().chain(schema.probes.iter().map(|p| &p.body)) {
             words.add(&block.text);
@@ -76,6 +89,9 @@ impl Words {
 }
 
 struct Declarations<'a> {
+    /// Those in which names are looked for: the kernel's, and those of modules.
+    all: Vec<&'a KernelTypes>,
+    /// Those of what is being declared.
     types: &'a KernelTypes,
     runs: Runs,
     words: &'a mut Words,
@@ -127,29 +143,31 @@ impl Declarations<'_> {
         while let Some(tag) = self.words.tags.pop() {
             self.aggregate_by_name(&tag)?;
         }
+        // Those that the kernel lacks: a pointer to one can be passed on.
+        for structure in &self.words.of_parameters {
+            let tag = structure.split(' ').nth(1).unwrap_or_default();
+            if !self.aligned.contains_key(tag) {
+                let _ = writeln!(self.text, "{structure};");
+            }
+        }
         Ok(())
     }
 
-    /// Only the type; constants are declared if the schema mentions them. The constants here give
-    /// it the right width and signedness.
-    fn enum_type(&mut self, tag: &str) -> Result<()> {
-        let (size, signed) =
-            match self.types.named(tag, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))? {
-                Some(Type::Enum(e)) => (e.size(), e.is_signed()),
-                Some(Type::Enum64(e)) => (e.size(), e.is_signed()),
-                _ => (4, false),
-            };
-        let least = if signed { "-1" } else { "0" };
-        let most =
-            if size > 4 { format!(", klogger_most_{tag} = 1ll << 40") } else { String::new() };
-        let packed = if size < 4 { " __attribute__((packed))" } else { "" };
-        let _ = writeln!(self.text, "enum{packed} {tag} {{ klogger_enum_{tag} = {least}{most} }};");
-        Ok(())
+    /// A type by its name, in the first types that have it; what it consists of is then looked up
+    /// there.
+    fn find(&mut self, name: &str, wanted: impl Fn(&Type) -> bool) -> Result<Option<Type>> {
+        for types in &self.all {
+            if let Some(found) = types.named(name, &wanted)? {
+                self.types = types;
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// `typedef` for names like pid_t, sector_t, atomic_t.
     fn typedef(&mut self, name: &str) -> Result<()> {
-        let Some(found) = self.types.named(name, |t| matches!(t, Type::Typedef(_)))? else {
+        let Some(found) = self.find(name, |t| matches!(t, Type::Typedef(_)))? else {
             return Ok(());
         };
         let target = self.types.target_of(&found)?;
@@ -163,45 +181,8 @@ impl Declarations<'_> {
         Ok(())
     }
 
-    /// Constants of the kernel's enums, with the values in the kernel where the object is loaded.
-    fn enumerators(&mut self) -> Result<()> {
-        let looks =
-            |w: &&String| w.chars().any(|c| c.is_ascii_uppercase()) && !OWN.contains(&w.as_str());
-        let wanted: BTreeSet<String> = self.words.all.iter().filter(looks).cloned().collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        for ty in self.types.all() {
-            let Type::Enum(e) = &ty else { continue };
-            let tag = self.types.name(&ty);
-            for member in &e.members {
-                let Ok(name) = self.types.btf.resolve_name(member) else { continue };
-                if !wanted.contains(&name) || !self.enumerators.insert(name.clone()) {
-                    continue;
-                }
-                let value = if e.is_signed() {
-                    (member.val() as i32).to_string()
-                } else {
-                    member.val().to_string()
-                };
-                if tag.is_empty() {
-                    let _ = writeln!(self.text, "enum {{ {name} = {value} }};");
-                } else {
-                    let _ = writeln!(
-                        self.text,
-                        "enum {tag}___{name} {{ {name} = {value} }};\n#define {name} \
-                         __builtin_preserve_enum_value(*(enum {tag}___{name} *){name}, 1)"
-                    );
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn aggregate_by_name(&mut self, tag: &str) -> Result<()> {
-        if let Some(found) =
-            self.types.named(tag, |t| matches!(t, Type::Struct(_) | Type::Union(_)))?
-        {
+        if let Some(found) = self.find(tag, |t| matches!(t, Type::Struct(_) | Type::Union(_)))? {
             self.aggregate(&found, tag, 0)?;
         }
         Ok(())

@@ -25,7 +25,7 @@ impl KernelTypes {
                     values.push((member.val(), self.btf.resolve_name(member)?));
                 }
             }
-            _ => return Ok(None),
+            _ => return self.in_modules(|types| types.enum_values(name)),
         }
         // Of several names for a value, such as that of the first one of a range, the first.
         let mut seen = std::collections::BTreeSet::new();

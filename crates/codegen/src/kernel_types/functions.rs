@@ -2,7 +2,7 @@
 //! The functions of a kernel: their prototypes from BTF, and what the kernel that runs says of
 //! probes in them.
 
-use super::{Error, KernelTypes, Result, is_modifier};
+use super::{KernelTypes, Result, is_modifier};
 use btf_rs::{BtfType, Type};
 use klogger_schema::model::Param;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ impl KernelTypes {
     /// The prototype of a function, or `None` if the types have none of that name.
     pub fn function(&self, name: &str) -> Result<Option<Prototype>> {
         let Some(found) = self.named(name, |t| matches!(t, Type::Func(_)))? else {
-            return Ok(None);
+            return self.in_modules(|types| types.function(name));
         };
         let Type::FuncProto(proto) = self.target_of(&found)? else { return Ok(None) };
         let mut of = Prototype::default();
@@ -78,7 +78,7 @@ impl KernelTypes {
     pub fn functions(&self) -> Vec<String> {
         let is_function = |ty: &Type| matches!(ty, Type::Func(_)).then(|| self.name(ty));
         let names: BTreeSet<String> = self.all().filter_map(|ty| is_function(&ty)).collect();
-        names.into_iter().collect()
+        self.and_of_modules(names.into_iter().collect(), KernelTypes::functions)
     }
 
     /// `struct NAME`, if a parameter's type is a pointer to that.
@@ -96,22 +96,5 @@ impl KernelTypes {
             |t: &Type| is_modifier(t) || matches!(t, Type::Typedef(_) | Type::Volatile(_));
         let ty = self.skip(ty.clone(), through)?;
         Ok(matches!(ty, Type::Struct(_) | Type::Union(_)))
-    }
-
-    /// The number of a type in the kernel's own types, which programs are attached by.
-    pub fn id_of_function(&self, name: &str) -> Result<u32> {
-        self.id_of(name, |t| matches!(t, Type::Func(_)))
-    }
-
-    /// The same of a tracepoint.
-    pub fn id_of_tracepoint(&self, name: &str) -> Result<u32> {
-        self.id_of(&format!("btf_trace_{name}"), |t| matches!(t, Type::Typedef(_)))
-    }
-
-    fn id_of(&self, name: &str, wanted: impl Fn(&Type) -> bool) -> Result<u32> {
-        let missing = || Error(format!("the kernel's type information (BTF) has no '{name}'"));
-        let ids = self.btf.resolve_ids_by_name(name).map_err(|_| missing())?;
-        let is_wanted = |id: &u32| self.btf.resolve_type_by_id(*id).is_ok_and(|t| wanted(&t));
-        ids.into_iter().find(is_wanted).ok_or_else(missing)
     }
 }

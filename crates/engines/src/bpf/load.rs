@@ -156,7 +156,7 @@ pub fn load_object(
     config: &Config,
     shared: Option<&Shared>,
     example: Option<&MapHandle>,
-) -> Result<Object, Error> {
+) -> Result<Result<Object, Box<Refused>>, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
     choose_programs(&mut open, &unit.schema, plan, config, |_| true)?;
     if shared.is_none_or(|s| s.system_calls.is_none()) {
@@ -165,7 +165,7 @@ pub fn load_object(
         let ours = |p: &OpenProgramMut| names.iter().any(|name| p.name() == *name);
         open.progs_mut().filter(ours).for_each(|mut program| program.set_autoload(true));
     }
-    Ok(load_opened(open, &unit.schema)?)
+    Ok(load_opened(open, &unit.schema))
 }
 
 /// Loads those programs that the plan attaches, and are `wanted`. One that is for several places is

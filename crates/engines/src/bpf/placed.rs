@@ -7,6 +7,7 @@
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::{Program, numbers_places, programs};
+use klogger_codegen::kernel_types::AttachType;
 use klogger_os::Error;
 use klogger_os::perf_events;
 use klogger_os::programs::{self, Kind};
@@ -16,7 +17,7 @@ use klogger_toolchain::compiled_schema::{Place, Plan};
 use libbpf_rs::{AsRawLibbpf, Object};
 use libbpf_sys::{bpf_insn, bpf_program__expected_attach_type, bpf_program__type};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// The program of a probe at one of its places.
 pub struct Placed {
@@ -25,7 +26,31 @@ pub struct Placed {
     /// The place, as a target.
     pub target: Target,
     pub program: OwnedFd,
-    kind: Kind,
+    /// It was loaded for a type of the kernel, which says where it is attached.
+    by_type: bool,
+}
+
+/// What a program was loaded as, and is loaded as again.
+struct Loaded {
+    /// Numbers of the kernel, as in [`Kind`].
+    program: u32,
+    attach: u32,
+    attached_by: Option<AttachType>,
+}
+
+impl Loaded {
+    fn load(&self, name: &str, instructions: &[bpf_insn]) -> io::Result<OwnedFd> {
+        let by = self.attached_by.as_ref();
+        let module = by.and_then(|by| by.module.as_deref());
+        let btf = module.map(programs::btf_of_module).transpose()?;
+        let kind = Kind {
+            program: self.program,
+            attach: self.attach,
+            btf_id: by.map_or(0, |by| by.id),
+            btf: btf.as_ref().map_or(0, AsRawFd::as_raw_fd),
+        };
+        programs::load(kind, name, instructions)
+    }
 }
 
 /// Whether the probe has a program for each place, in place of one that libbpf attaches.
@@ -74,11 +99,12 @@ pub fn load(
         let number = u16::try_from(first + n).map_err(|_| {
             cannot("more places than 65535".into()).help("name fewer places in the schema")
         })?;
-        let (kind, instructions) = again(object, &template, &target, types, number)?;
+        let (as_what, instructions) = again(object, &template, &target, types, number)?;
         let name = format!("klogger_{probe}");
-        let program = programs::load(kind, &name, &instructions);
+        let program = as_what.load(&name, &instructions);
         let program = program.map_err(|e| cannot(e.to_string()))?;
-        Ok(Placed { probe, target, program, kind })
+        let by_type = as_what.attached_by.is_some();
+        Ok(Placed { probe, target, program, by_type })
     };
     places.map(one).collect()
 }
@@ -91,7 +117,7 @@ fn again(
     target: &Target,
     types: &KernelTypes,
     number: u16,
-) -> Result<(Kind, Vec<bpf_insn>), Error> {
+) -> Result<(Loaded, Vec<bpf_insn>), Error> {
     let program = object.progs_mut().find(|p| p.name() == template);
     let program = program
         .ok_or_else(|| Error::new(format!("the compiled schema has no program '{template}'")))?;
@@ -99,17 +125,17 @@ fn again(
     // SAFETY: the program belongs to the object, which outlives these calls.
     let (kind, attach) =
         unsafe { (bpf_program__type(raw), bpf_program__expected_attach_type(raw)) };
-    let btf_id = match kind {
+    let attached_by = match kind {
         libbpf_sys::BPF_PROG_TYPE_TRACING if attach == libbpf_sys::BPF_TRACE_RAW_TP => {
-            types.id_of_tracepoint(&target.name)
+            types.type_of_tracepoint(&target.name).map(Some)
         }
-        libbpf_sys::BPF_PROG_TYPE_TRACING => types.id_of_function(&target.name),
-        _ => Ok(0),
+        libbpf_sys::BPF_PROG_TYPE_TRACING => types.type_of_function(&target.name).map(Some),
+        _ => Ok(None),
     };
-    let btf_id = btf_id.map_err(Error::new)?;
+    let attached_by = attached_by.map_err(Error::new)?;
     let mut instructions = program.insns().to_vec();
     set_number(&mut instructions, number);
-    Ok((Kind { program: kind, attach, btf_id }, instructions))
+    Ok((Loaded { program: kind, attach, attached_by }, instructions))
 }
 
 /// Finds `klogger_place()`: a constant and a mask.
@@ -146,7 +172,7 @@ impl Placed {
     }
 
     fn attach_there(&self) -> io::Result<Vec<OwnedFd>> {
-        if self.kind.btf_id > 0 {
+        if self.by_type {
             return Ok(vec![programs::attach(self.program.as_fd())?]);
         }
         let at_return = self.target.kind == ProbeKind::Return;

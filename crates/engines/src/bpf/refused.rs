@@ -15,6 +15,8 @@ pub struct Refused {
     /// `FILE:LINE`, and its place in the schema's text.
     line: Option<(String, Span)>,
     rule: Option<&'static Rule>,
+    /// The number of the probe, and what this kernel lacks of what its C needs.
+    lacks: Option<(usize, String)>,
     /// The verifier's reason, or the error of the system call.
     verdict: String,
     /// All that the kernel and libbpf have said.
@@ -31,7 +33,13 @@ struct Rule {
 }
 
 /// The first one that fits counts.
-static RULES: [Rule; 12] = [
+static RULES: [Rule; 13] = [
+    Rule {
+        says: &[UNRESOLVED],
+        what: "it uses a member or a type that this kernel does not have",
+        remedy: "test for it with klogger_has_member(), or name an alternative with 'or': \
+                 docs/schema-language.md, \"Other kernels\"",
+    },
     Rule {
         says: &[
             "infinite loop detected",
@@ -159,6 +167,7 @@ impl Refused {
     pub fn new(schema: &Schema, log: String, error: &str) -> Refused {
         let verdict = verdict(&log).unwrap_or(error).to_string();
         let rule = RULES.iter().find(|r| r.says.iter().any(|part| verdict.contains(part)));
+        let lacks = program(&log).zip(lacking(&verdict));
         let probe = program(&log).and_then(|n| schema.probes.get(n)).map(|probe| {
             let label = probe.targets.first().map(|t| t.label()).unwrap_or_default();
             (probe.span, label)
@@ -166,11 +175,20 @@ impl Refused {
         let line = line(&log, &schema.file).and_then(|n| span_of(&schema.text, n));
         let line = line.map(|span| (place_of(schema, span), span));
         let (schema, file) = (schema.name.clone(), schema.file.clone());
-        Refused { schema, file, probe, line, rule, verdict, log }
+        Refused { schema, file, probe, line, rule, lacks, verdict, log }
     }
 
     fn why(&self) -> &str {
-        self.rule.map_or(self.verdict.as_str(), |rule| rule.what)
+        match (&self.lacks, self.rule) {
+            (Some((_, lacks)), _) => lacks,
+            (None, Some(rule)) => rule.what,
+            (None, None) => &self.verdict,
+        }
+    }
+
+    /// The probe that needs what this kernel lacks, and what that is.
+    pub fn lacks(&self) -> Option<(usize, &str)> {
+        self.lacks.as_ref().map(|(probe, what)| (*probe, what.as_str()))
     }
 
     /// At its place in the schema.
@@ -216,6 +234,19 @@ impl From<Box<Refused>> for Error {
 fn program(log: &str) -> Option<usize> {
     let at = log.find("prog 'klogger_")?;
     log[at + "prog 'klogger_".len()..].split('_').next()?.parse().ok()
+}
+
+/// How libbpf begins what it says of a member that the kernel does not have.
+const UNRESOLVED: &str = "failed to resolve CO-RE relocation ";
+
+/// `failed to resolve CO-RE relocation <byte_off> [7] struct task_struct.gone (0:3 @ offset 8)`
+fn lacking(verdict: &str) -> Option<String> {
+    let (_, path) = verdict.strip_prefix(UNRESOLVED)?.split_once("] ")?;
+    let path = path.split(" (").next().unwrap_or(path);
+    Some(match path.split_once('.') {
+        Some((owner, member)) => format!("this kernel's {owner} has no member '{member}'"),
+        None => format!("this kernel has no {path}"),
+    })
 }
 
 /// The verifier's reason: the last line before its statistics.
@@ -295,6 +326,19 @@ mod tests {
         ] {
             assert!(refused(verdict).why().contains(word), "{verdict}");
         }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_named() {
+        let says = "failed to resolve CO-RE relocation <byte_off> [7] struct task_struct.gone \
+                    (0:3 @ offset 8)";
+        let refused = refused(says);
+        let lacks = "this kernel's struct task_struct has no member 'gone'";
+        assert_eq!(refused.lacks(), Some((0, lacks)));
+        assert!(refused.diagnostic().message.ends_with(&format!("sched_switch: {lacks}")));
+        let whole = "failed to resolve CO-RE relocation <type_id> [7] struct gone";
+        assert_eq!(lacking(whole).as_deref(), Some("this kernel has no struct gone"));
+        assert_eq!(lacking("R1 invalid mem access 'scalar'"), None);
     }
 
     #[test]

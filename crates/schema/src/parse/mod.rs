@@ -9,6 +9,7 @@ mod arch;
 mod context;
 mod event;
 mod field;
+mod module;
 mod parameter;
 mod poll;
 mod probe;
@@ -18,7 +19,7 @@ mod table;
 use crate::Options;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
-use crate::model::{Arch, CBlock, Context, Decoding, Event, Parameter, Probe, Slice, Span};
+use crate::model::{Arch, CBlock, Context, Decoding, Event, Module, Parameter, Probe, Slice, Span};
 use crate::names::{self, Kind, shorten};
 use crate::nearest::did_you_mean;
 use crate::vocabulary::DECLARATIONS;
@@ -50,6 +51,7 @@ pub struct Draft {
     pub arch: Vec<(Arch, Span)>,
     pub slices: Vec<SliceDraft>,
     pub parameters: Vec<Parameter>,
+    pub modules: Vec<Module>,
     /// For all events.
     pub contexts: Vec<(Context, Span)>,
     /// Something was left out, so that missing declarations cannot be reported.
@@ -129,6 +131,7 @@ impl<'a> Parser<'a> {
             Some("code") => self.code(),
             Some("slice") => self.slice(),
             Some("parameter") => self.parameter(),
+            Some("module") => self.module(),
             Some("include") => Err(self.cannot_include(lexeme.span)),
             Some("context") => {
                 let found = self.contexts(false)?;
@@ -350,5 +353,5 @@ fn next_line(text: &str, from: usize) -> usize {
 
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
-     `slice`, `parameter`, `include`, `code` or `arch`"
+     `slice`, `parameter`, `include`, `module`, `code` or `arch`"
 }

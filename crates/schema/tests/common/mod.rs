@@ -75,6 +75,10 @@ pub fn dump(schema: &Schema) -> String {
     for code in &schema.code {
         let _ = writeln!(out, "\ncode at {}:{} {:?}", code.line, code.column, code.text);
     }
+    for m in &schema.modules {
+        let optional = if m.optional { " optional" } else { "" };
+        let _ = writeln!(out, "\nmodule {}{optional}", m.name);
+    }
     for p in &schema.parameters {
         let _ = writeln!(
             out,
@@ -164,6 +168,9 @@ pub fn print(schema: &Schema) -> String {
             let _ = write!(out, " {value} {}", quote(text));
         }
         out.push_str(" }\n");
+    }
+    for m in &schema.modules {
+        let _ = writeln!(out, "module {}{}", m.name, if m.optional { " optional" } else { "" });
     }
     for p in &schema.parameters {
         let unit = p.unit.as_ref().map_or(String::new(), |unit| format!(" in {unit}"));

@@ -31,7 +31,7 @@ impl RunningFunctions {
     /// `types`: of the running kernel.
     pub fn new(types: &KernelTypes) -> RunningFunctions {
         RunningFunctions {
-            unused: types.id_of_function(UNUSED).ok(),
+            unused: types.type_of_function(UNUSED).ok().map(|ty| ty.id),
             has_trampolines: types.has_function("bpf_trampoline_link_prog"),
             ..RunningFunctions::default()
         }

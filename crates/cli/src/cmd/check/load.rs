@@ -32,7 +32,8 @@ impl Loader {
         let Some(object) = opinion.object.take().filter(|_| !opinion.is_refused()) else {
             return false;
         };
-        let unit = CompiledSchema { schema: schema.clone(), object: Some(object) };
+        let schema = opinion.schema.as_ref().unwrap_or(schema).clone();
+        let unit = CompiledSchema { schema, object: Some(object) };
         match bpf::try_load(&unit, &self.types) {
             Ok(refused) => {
                 opinion.found.extend(refused.iter().map(bpf::Refused::diagnostic));
