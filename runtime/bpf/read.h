@@ -193,6 +193,38 @@ static __always_inline __u64 klogger_function_result(void *arguments)
 #define klogger_sampled_period() klogger_sampled(KLOGGER_SAMPLED_REGISTERS)
 #define klogger_sampled_address() klogger_sampled(KLOGGER_SAMPLED_REGISTERS + 1)
 
+#ifdef KLOGGER_TIMERS
+/* When the latest hit of a CPU was due, by number of the probe. */
+struct {
+	int (*type)[6 /* BPF_MAP_TYPE_PERCPU_ARRAY */];
+	int (*max_entries)[KLOGGER_TIMERS];
+	int (*key_size)[4];
+	int (*value_size)[8];
+} klogger_timer_due SEC(".maps");
+
+/*
+ * The time that a hit of a timer stands for: its interval, and those whose hits were missed before.
+ * The kernel's timer keeps to the times at which it is due, and leaves those out that have passed.
+ * A hit may be late, but not early: by an earlier one it is known that the first was late.
+ */
+static __always_inline __u64 klogger_timer_passed(__u32 probe, __u64 interval)
+{
+	__u64 *due = bpf_map_lookup_elem(&klogger_timer_due, &probe);
+	__u64 now = bpf_ktime_get_ns(), passed;
+
+	if (!due || !*due) {
+		if (due)
+			*due = now;
+		return interval;
+	}
+	passed = (now - *due + (interval >> 4)) / interval * interval;
+	if (!passed)
+		passed = interval;
+	*due = *due + passed < now ? *due + passed : now;
+	return passed;
+}
+#endif
+
 /*
  * The thread that was running, perhaps interrupted, when the probe was hit; for bodies, and for
  * `context tid`.

@@ -16,8 +16,8 @@ from oracles import Log
 
 PERIOD_NS = 1_000_000_000 // 999
 TICKS = """schema ticks
-event TICK scope all { bool user }
-probe timer 999Hz(bool user) { klogger(TICK, user); }
+event TICK scope all { bool user  ulong period in ns }
+probe timer 999Hz(bool user, u64 period) { klogger(TICK, user, period); }
 """
 PROFILE = """schema profile
 event SAMPLED { ulong ip as code  bool user  int tid as thread }
@@ -73,15 +73,22 @@ def missed(log, place="%"):
 
 def test_a_timer_hits_once_in_a_period(recorder, clean_kernel):
     """Also of CPUs that are idle, and of those that are not. What is missing is in the ledger."""
-    busy = "while time.process_time() < 0.6: pass"
-    log, _ = recorded(recorder, TICKS, "-a", "--", sys.executable, "-c", f"import time\n{busy}")
+    busy = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
+    log, _ = recorded(recorder, TICKS, "-a", "--", sys.executable, "-c", busy)
     rows = log.rows("SELECT cpu, count(*), min(time), max(time) FROM tick GROUP BY cpu")
     assert {cpu for cpu, *_ in rows} == set(range(os.cpu_count()))
     due = sum(round((last - first) / PERIOD_NS) + 1 for _, _, first, last in rows)
-    assert due > 500 * len(rows)
+    assert due > 2900 * len(rows)
     logged = sum(count for _, count, *_ in rows)
-    # Each CPU may have missed its first and its last hit.
-    assert abs(logged + missed(log, "timer 999Hz") - due) <= 2 * len(rows)
+    # Within 0.1 %: each CPU may have missed its last hit, and the recorder counts half a period
+    # less than it waits.
+    assert abs(logged + missed(log, "timer 999Hz") - due) <= max(2 * len(rows), due / 1000)
+    # The hit after missed ones stands for them too, so that no time is missing. The first and the
+    # last hit of a CPU may be late.
+    for cpu, _, first, last in rows:
+        took = log.one(f"SELECT sum(period) FROM tick WHERE cpu = {cpu} AND time > {first}")
+        assert abs(took - (last - first)) <= 2 * PERIOD_NS, cpu
+    assert log.count("TICK", f"period % {PERIOD_NS} <> 0 OR period = 0") == 0
     # Between hits is a whole number of periods: there is no drift, and no hit too many.
     off = log.one(
         "SELECT median(abs(t / p - round(t / p))) FROM (SELECT (time - first_value(time)"

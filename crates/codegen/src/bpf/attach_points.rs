@@ -4,7 +4,7 @@
 //! `crates/engines/src/bpf/attach.rs` has the same rows for attaching programs.
 
 mod function;
-mod sampled;
+pub(super) mod sampled;
 mod snapshot;
 pub mod syscall;
 mod trace_event;

@@ -126,9 +126,10 @@ impl Key {
                 Loss,
                 "the kernel took fewer samples than were due, of all threads together",
                 "timers: the hypervisor ran something else, interrupts were off, or the kernel \
-                 throttled them (sysctl kernel.perf_event_max_sample_rate); samples and \
-                 breakpoints: they hit in the program of another one or of a trace event; add this \
-                 count to all others when you compute shares",
+                 throttled them (sysctl kernel.perf_event_max_sample_rate), and the `u64 period` \
+                 of the next hit has the missed time; samples and breakpoints: they hit in the \
+                 program of another one or of a trace event; add this count to all others when \
+                 you compute shares",
             ),
             Key::CounterMissing => (
                 "counter_missing",

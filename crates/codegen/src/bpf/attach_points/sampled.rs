@@ -8,7 +8,7 @@
 use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
-use klogger_schema::attach_points::sample;
+use klogger_schema::attach_points::{period_ns, sample};
 use klogger_schema::counted::{self, Counted};
 use klogger_schema::model::{Param, ProbeKind, Target};
 
@@ -19,6 +19,8 @@ const IP: Parameter = ("u64", "ip", "klogger_sampled_ip()");
 const USER: Parameter = ("bool", "user", "klogger_sampled_user()");
 const ADDRESS: Parameter = ("u64", "address", "klogger_sampled_address()");
 const PERIOD: Parameter = ("u64", "period", "klogger_sampled_period()");
+/// Of a timer, whose event has no period of its own for hits that were missed: see [`passed`].
+const PASSED: Parameter = ("u64", "period", "klogger_passed");
 
 pub(super) static TIMER: Row = Row {
     kind: ProbeKind::Timer,
@@ -55,7 +57,7 @@ pub(super) static ROW: Row = SAMPLE;
 
 fn parameters(kind: ProbeKind) -> &'static [Parameter] {
     match kind {
-        ProbeKind::Timer => &[IP, USER],
+        ProbeKind::Timer => &[IP, USER, PASSED],
         ProbeKind::Breakpoint => &[IP, USER, ADDRESS],
         _ => &[IP, USER, ADDRESS, PERIOD],
     }
@@ -64,6 +66,20 @@ fn parameters(kind: ProbeKind) -> &'static [Parameter] {
 fn declared(kind: ProbeKind) -> Vec<Param> {
     let param = |(ty, name, _): &Parameter| Param { ty: (*ty).into(), name: (*name).into() };
     parameters(kind).iter().map(param).collect()
+}
+
+/// Whether a probe asks how much time a hit stands for.
+pub(in crate::bpf) fn asks_for_passed(target: &Target) -> bool {
+    target.kind == ProbeKind::Timer && target.params.iter().any(|p| p.name == PASSED.1)
+}
+
+/// The statement with which a timer's program begins that asks for it; it runs at each hit, also
+/// at those that are not logged.
+pub(in crate::bpf) fn passed(target: &Target, probe: usize) -> String {
+    match period_ns(&target.name).filter(|_| asks_for_passed(target)) {
+        Some(ns) => format!("\t__u64 klogger_passed = klogger_timer_passed({probe}, {ns}ull);\n"),
+        None => String::new(),
+    }
 }
 
 /// All that this machine counts, with a rate of the usual kind.
