@@ -171,6 +171,21 @@ static __always_inline __u32 klogger_context_ppid(void)
 	return (__u32)getppid();
 }
 
+/* Programs have no interrupts: a signal handler is a thread's code as well. */
+static __always_inline __u8 klogger_context_irq(void)
+{
+	return 0;
+}
+
+/* What gettid() returns is the number in the thread's own pid namespace. */
+static __always_inline __u32 klogger_context_pidns_tid(void)
+{
+	return klogger_thread.tid;
+}
+
+/* A system call for each event: another thread may change the name. It fills 16 bytes. */
+#define klogger_context_comm(to) ((void)prctl(PR_GET_NAME, to))
+
 KLOGGER_C_END
 
 #endif

@@ -97,11 +97,11 @@ contexts! {
     Cgroup "cgroup" "u64" U64 One, Plain,  false "id of the control group"
     Ppid   "ppid"   "int" I32 One, Plain,  true
         "process id of the parent, which may change"
-    Irq    "irq"    "u8"  U8  One, Enum(&IRQ_LEVELS), false
+    Irq    "irq"    "u8"  U8  One, Enum(&IRQ_LEVELS), true
         "what ran: thread, softirq, hardirq or nmi"
     Netns  "netns"  "uint" U32 One, Plain, false "inode number of the network namespace"
-    PidnsTid "pidns_tid" "int" I32 One, Plain, false "thread id in its own pid namespace"
-    Comm   "comm"   "string[16]" U8 Text(16), Plain, false "name of the thread"
+    PidnsTid "pidns_tid" "int" I32 One, Plain, true "thread id in its own pid namespace"
+    Comm   "comm"   "string[16]" U8 Text(16), Plain, true "name of the thread"
     Memcg  "memcg"  "u64" U64 One, Plain,  false "id of the memory control group"
     Stack  "stack"  "uint" U32 One, Stack, false "number of the kernel stack"
     UserStack "user_stack" "uint" U32 One, Stack, false "number of the user stack"

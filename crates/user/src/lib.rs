@@ -49,7 +49,7 @@ pub use record::Text;
 #[doc(hidden)]
 pub use record::{Record, Scalar, Tail, TailLength};
 #[doc(hidden)]
-pub use unit::{On, Unit, ppid, tgid, tid};
+pub use unit::{On, Unit, comm, irq, pidns_tid, ppid, tgid, tid};
 
 /// Logs an event: `klogger!(EVENT, field, ...)`, with the fields in the order of their declaration.
 ///

@@ -56,3 +56,15 @@ pub fn tgid() -> u32 {
 pub fn ppid() -> u32 {
     0
 }
+
+pub fn irq() -> u8 {
+    0
+}
+
+pub fn pidns_tid() -> u32 {
+    0
+}
+
+pub fn comm() -> [u8; 16] {
+    [0; 16]
+}

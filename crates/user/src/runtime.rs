@@ -6,6 +6,7 @@ use crate::layout::RING_DATA;
 use crate::layout::THREAD_TID;
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
+use std::ffi::c_int;
 use std::ops::Deref;
 use std::ptr::NonNull;
 #[cfg(not(target_arch = "x86_64"))]
@@ -84,6 +85,7 @@ unsafe extern "C" {
     fn klogger_reserve_slow(hit: *mut Hit, id: u32, size: u32) -> *mut u8;
     #[cfg(not(target_arch = "x86_64"))]
     fn klogger_rust_tid() -> u32;
+    fn prctl(option: c_int, ...) -> c_int;
 }
 
 #[inline(always)]
@@ -154,6 +156,28 @@ pub fn tgid() -> u32 {
 #[inline]
 pub fn ppid() -> u32 {
     std::os::unix::process::parent_id()
+}
+
+/// For `context irq`: programs have no interrupts, and a signal handler is a thread's code as well.
+#[inline(always)]
+pub fn irq() -> u8 {
+    0
+}
+
+/// For `context pidns_tid`: what gettid() returns is the number in the thread's own pid namespace.
+#[inline(always)]
+pub fn pidns_tid() -> u32 {
+    tid()
+}
+
+/// For `context comm`. A system call for each event: another thread may change the name.
+#[inline]
+pub fn comm() -> [u8; 16] {
+    const PR_GET_NAME: c_int = 16;
+    let mut name = [0; 16];
+    // SAFETY: it fills 16 bytes.
+    unsafe { prctl(PR_GET_NAME, name.as_mut_ptr()) };
+    name
 }
 
 #[inline(always)]

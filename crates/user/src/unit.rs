@@ -4,7 +4,7 @@
 use crate::layout::{EVENTS_MAX, RECORD_MAX};
 use crate::record::{Record, TailLength};
 use crate::runtime::{self, Hit, Ring};
-pub use crate::runtime::{ppid, tgid, tid};
+pub use crate::runtime::{comm, irq, pidns_tid, ppid, tgid, tid};
 use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

@@ -70,6 +70,7 @@ fn every_type_is_where_its_layout_says() {
     let events = file.events(0);
     let (tid, tgid) = (i128::from(file.slots()[0].1), i128::from(file.pid));
     let ppid = i128::from(std::process::id());
+    let comm = text(&format!("{:\0<16}", "witness"));
     let expected: Vec<(&str, Vec<Value>)> = vec![
         ("NOTHING", vec![]),
         (
@@ -104,7 +105,7 @@ fn every_type_is_where_its_layout_says() {
         ("TEXT", vec![one(7), text("/a/path"), one(8)]),
         ("TEXT", vec![one(9), text(&"x".repeat(255)), one(10)]),
         ("TEXT", vec![one(11), text(""), one(12)]),
-        ("WHO", vec![one(-1), one(tid), one(tgid), one(ppid)]),
+        ("WHO", vec![one(-1), one(tid), one(tgid), one(ppid), one(0), one(tid), comm.clone()]),
         ("match", vec![one(1), one(2), one(3), text("a type")]),
         ("Self", vec![one(4)]),
         ("MARK", vec![one(-5), text("text")]),

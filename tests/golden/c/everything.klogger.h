@@ -528,11 +528,17 @@ struct klogger_record_AROUND {
 	int tid;
 	int tgid;
 	int ppid;
+	unsigned char irq;
+	int pidns_tid;
+	char comm[16];
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, x) == 8, "offset of x");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tid) == 12, "offset of tid");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tgid) == 16, "offset of tgid");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, ppid) == 20, "offset of ppid");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, irq) == 24, "offset of irq");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, pidns_tid) == 28, "offset of pidns_tid");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, comm) == 32, "offset of comm");
 
 static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
@@ -540,13 +546,16 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 
 	if (!klogger_may(7, klogger_in_scope_current()))
 		return;
-	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 24);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 48);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->x, x);
 	klogger_store(klogger_record->tid, klogger_context_tid());
 	klogger_store(klogger_record->tgid, klogger_context_tgid());
 	klogger_store(klogger_record->ppid, klogger_context_ppid());
+	klogger_store(klogger_record->irq, klogger_context_irq());
+	klogger_store(klogger_record->pidns_tid, klogger_context_pidns_tid());
+	klogger_context_comm(klogger_record->comm);
 	klogger_commit(klogger_hit, klogger_record, 7);
 }
 

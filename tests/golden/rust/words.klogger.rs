@@ -48,7 +48,7 @@ mod klogger_schema_words {
             "\n",
             "event WHO \"the thread that logs\" {\n",
             "    int x\n",
-            "    context tid tgid ppid\n",
+            "    context tid tgid ppid irq pidns_tid comm\n",
             "}\n",
             "\n",
             "event match \"a keyword\" {\n",
@@ -190,22 +190,25 @@ mod klogger_schema_words {
     #[inline(always)]
     pub(crate) fn WHO(x: i32) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<5>() else { return };
-        if !klogger_on.log::<24>((), |klogger_record| klogger_fill(klogger_record, x)) {
+        if !klogger_on.log::<48>((), |klogger_record| klogger_fill(klogger_record, x)) {
             klogger_slow(klogger_on, x);
         }
 
         #[inline(always)]
-        fn klogger_fill(klogger_record: &mut klogger_user::Record<24>, x: i32) {
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<48>, x: i32) {
             klogger_record.put::<8, _>(x);
             klogger_record.put::<12, _>(klogger_user::tid() as i32);
             klogger_record.put::<16, _>(klogger_user::tgid() as i32);
             klogger_record.put::<20, _>(klogger_user::ppid() as i32);
+            klogger_record.put::<24, _>(klogger_user::irq() as u8);
+            klogger_record.put::<28, _>(klogger_user::pidns_tid() as i32);
+            klogger_record.put_text::<32, 16>(&klogger_user::comm());
         }
 
         #[cold]
         #[inline(never)]
         fn klogger_slow(klogger_on: klogger_user::On, x: i32) {
-            klogger_on.log_slow::<24>((), |klogger_record| klogger_fill(klogger_record, x));
+            klogger_on.log_slow::<48>((), |klogger_record| klogger_fill(klogger_record, x));
         }
     }
 

@@ -163,6 +163,9 @@ fn measure(f: &FieldLayout) -> Option<String> {
 fn store(f: &FieldLayout) -> String {
     let (at, name) = (f.offset, parameter(f));
     match (f.context, f.shape) {
+        (Some(context), Shape::Text(n)) => {
+            format!("put_text::<{at}, {n}>(&klogger_user::{}())", context.word())
+        }
         (Some(context), _) => {
             format!("put::<{at}, _>(klogger_user::{}() as {})", context.word(), rust_type(f.scalar))
         }
