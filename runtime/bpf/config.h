@@ -186,10 +186,12 @@ struct klogger_call_table {
 
 /*
  * User stacks: see user_stack.h. As many as the kernel walks; and space for the frames of all, in
- * which a stack takes two words and one for each frame.
+ * which a stack takes three words and one for each frame. In the words at the end of a program's
+ * stack a return address is looked for.
  */
 #define KLOGGER_USER_STACKS_MAX 65536
 #define KLOGGER_USER_FRAMES 127
+#define KLOGGER_USER_NEAR 16
 #define KLOGGER_USER_WORDS (1u << 21)
 struct klogger_user_slot {
 	__u64 hash;		/* never 0 of a stack */
@@ -199,8 +201,11 @@ struct klogger_user_stacks {
 	__u64 used;		/* words */
 	__u64 lost[4];		/* no slot was free, no space, the kernel could not walk it */
 	struct klogger_user_slot slot[KLOGGER_USER_STACKS_MAX];
-	/* The time, process id << 32 | number of frames, and the frames. */
-	__u64 word[KLOGGER_USER_WORDS + 2 + KLOGGER_USER_FRAMES];
+	/*
+	 * The time; process id << 32 | n << 8 | number of frames; the return address in word n of
+	 * those nearest to the stack pointer, from 1, or 0 and n = 0; and the frames.
+	 */
+	__u64 word[KLOGGER_USER_WORDS + 3 + KLOGGER_USER_FRAMES];
 };
 
 #endif

@@ -6,6 +6,12 @@
  * again after exec. The table is searched by hash: a hit that finds a free slot claims it by
  * compare-and-swap, and then takes space for the frames, so that short stacks take little. Nothing
  * is ever removed. Two stacks with the same hash of 64 bits would have one number.
+ *
+ * The kernel follows frame pointers, and takes the first return address from the frame of the
+ * function above the innermost one if that has no frame itself, or not yet. The missing address is
+ * one of the words nearest to the stack pointer. Which one is known later, from the file of the
+ * program; here the nearest word is stored that is an address after a call. Other words are not,
+ * because they differ from hit to hit, and so would the stacks.
  */
 #ifndef KLOGGER_BPF_USER_STACK_H
 #define KLOGGER_BPF_USER_STACK_H
@@ -25,7 +31,7 @@ struct klogger_user_stacks klogger_user_stacks SEC(".bss.klogger_w");
 #define KLOGGER_USER_SCRATCHES 4
 struct klogger_user_scratch {
 	__u64 busy;		/* a bit for each */
-	__u64 frame[KLOGGER_USER_SCRATCHES][KLOGGER_USER_FRAMES + 1];
+	__u64 frame[KLOGGER_USER_SCRATCHES][KLOGGER_USER_FRAMES + 1 + KLOGGER_USER_NEAR];
 };
 struct {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
@@ -40,6 +46,12 @@ struct task_struct___klogger_image {
 	unsigned long long self_exec_id;
 	struct task_struct___klogger_image *group_leader;
 } __attribute__((preserve_access_index));
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs___klogger_near {
+	unsigned long sp;
+} __attribute__((preserve_access_index));
+#endif
 
 static __always_inline __u64 klogger_mix(__u64 hash, __u64 value)
 {
@@ -60,10 +72,12 @@ struct klogger_user_hit {
 	const __u64 *frame;
 	__u64 hash;
 	__u64 slot;		/* its number */
+	__u64 caller;		/* an address after a call, and the number of its word, from 1 */
+	__u32 caller_at;
 	__u32 frames;
 	__u8 found;
 	__u8 is_new;
-	__u16 unused;
+	__u16 unused[3];
 };
 
 static long klogger_hash_frame(__u64 n, void *data)
@@ -97,11 +111,65 @@ static long klogger_try_user_slot(__u64 n, void *data)
 	return 1;
 }
 
+#if defined(__TARGET_ARCH_x86)
+/* Whether the instruction before this address is a call: of `call ADDRESS`, or of `call *...`. */
+static __always_inline int klogger_after_call(__u64 address)
+{
+	__u64 code;
+	int n;
+
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - sizeof(code))))
+		return 0;
+	if ((code >> 24 & 0xff) == 0xe8)
+		return 1;
+	/* 0xff, and a byte of which three bits are 2, at 2 to 7 bytes before the address. */
+#pragma unroll
+	for (n = 1; n <= 6; n++) {
+		if ((code >> (8 * n) & 0x38ff) == 0x10ff)
+			return 1;
+	}
+	return 0;
+}
+
+/* One of the words nearest to the stack pointer. */
+static long klogger_try_caller(__u64 n, void *data)
+{
+	struct klogger_user_hit *hit = data;
+	__u64 address;
+
+	if (n >= KLOGGER_USER_NEAR)
+		return 1;
+	address = hit->frame[KLOGGER_USER_FRAMES + 1 + n];
+	if (address < 0x10000 || address >> 47 || !klogger_after_call(address))
+		return 0;
+	hit->caller = address;
+	hit->caller_at = n + 1;
+	return 1;
+}
+
+static __always_inline void klogger_find_caller(struct klogger_user_hit *hit, __u64 *frame)
+{
+	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	const __u64 *near = (const __u64 *)regs->sp;
+
+	/* Near the end of a thread's stack there are fewer words. */
+	if (bpf_probe_read_user(&frame[KLOGGER_USER_FRAMES + 1], 8 * KLOGGER_USER_NEAR, near) &&
+	    bpf_probe_read_user(&frame[KLOGGER_USER_FRAMES + 1], 8, near))
+		return;
+	bpf_loop(KLOGGER_USER_NEAR, klogger_try_caller, hit, 0);
+}
+#else
+/* On arm64 the address is in a register, which is not looked at. */
+static __always_inline void klogger_find_caller(struct klogger_user_hit *hit, __u64 *frame)
+{
+}
+#endif
+
 /* Stores a stack in the slot that this hit has claimed. */
 static __always_inline void klogger_keep_user_stack(const struct klogger_user_hit *hit, __u32 tgid)
 {
 	struct klogger_user_stacks *all = &klogger_user_stacks;
-	__u64 at = __sync_fetch_and_add(&all->used, 2 + hit->frames);
+	__u64 at = __sync_fetch_and_add(&all->used, 3 + hit->frames);
 
 	if (at >= KLOGGER_USER_WORDS) {
 		klogger_user_stack_lost(1);
@@ -109,8 +177,9 @@ static __always_inline void klogger_keep_user_stack(const struct klogger_user_hi
 	}
 	at &= KLOGGER_USER_WORDS - 1;
 	all->word[at] = bpf_ktime_get_ns();
-	all->word[at + 1] = (__u64)tgid << 32 | hit->frames;
-	bpf_probe_read_kernel(&all->word[at + 2], hit->frames * 8 & 1023, hit->frame);
+	all->word[at + 1] = (__u64)tgid << 32 | hit->caller_at << 8 | hit->frames;
+	all->word[at + 2] = hit->caller;
+	bpf_probe_read_kernel(&all->word[at + 3], hit->frames * 8 & 1023, hit->frame);
 	barrier();
 	WRITE_ONCE(all->slot[hit->slot & (KLOGGER_USER_STACKS_MAX - 1)].place, at + 1);
 }
@@ -131,8 +200,10 @@ static __always_inline __u32 klogger_user_stack_in(void *context, __u64 *frame)
 		return 0;
 	}
 	hit.frames = (__u32)bytes / 8;
+	klogger_find_caller(&hit, frame);
 	hit.hash = klogger_mix(task->group_leader->start_time, (__u64)tgid << 32 | hit.frames);
 	hit.hash = klogger_mix(hit.hash, task->self_exec_id);
+	hit.hash = klogger_mix(hit.hash, hit.caller ^ (__u64)hit.caller_at << 56);
 	bpf_loop(hit.frames, klogger_hash_frame, &hit, 0);
 	hit.hash |= 1;
 	bpf_loop(KLOGGER_USER_TRIES, klogger_try_user_slot, &hit, 0);

@@ -46,6 +46,7 @@ def compile_all(folder):
     cc("-pie", "-fPIE", "chain.c", "-ldl", "-o", "pie")
     cc("-no-pie", "-fno-pie", "chain.c", "-ldl", "-o", "fixed")
     cc("-pie", "-fPIE", "-g", "chain.c", "-ldl", "-o", "debug")
+    cc("-static", "-g0", "-w", "chain.c", "-ldl", "-o", "static")
     cc("-pie", "-fPIE", "-rdynamic", "-s", "chain.c", "-ldl", "-o", "stripped")
     cc("-pie", "-fPIE", "-fomit-frame-pointer", "chain.c", "-ldl", "-o", "frameless")
 
@@ -61,6 +62,12 @@ RUNS = {
     "in made": "./pie made",
     "in deep": "./pie deep",
     "in frameless": "./frameless usual",
+    "in leaf": "./pie leaf",
+    "in wide": "./pie wide",
+    "in libc": "./fixed libc",
+    "in thread": "./stripped thread",
+    "in decoy": "./pie decoy",
+    "in hidden": "./pie hidden",
 }
 
 
@@ -125,6 +132,28 @@ def test_user_stacks_are_the_calls(recorder, recorded, programs):
     assert whole is False and text.endswith("<?"), text
 
 
+def test_the_caller_of_a_function_without_a_frame(recorder, recorded):
+    """It is there if the unwind tables say where its address is; otherwise it is a gap."""
+    found = stacks(Log(recorder.klogger, recorded))
+    for name, function in {"in leaf": "leaf", "in wide": "wide"}.items():
+        frames, _, _, whole, text = found[name]
+        assert frames[:3] == [function, f"calls_{function}", "main"] and whole, text
+        assert "?" not in text
+    for name, outer in {"in libc": ["renames", "main"], "in thread": ["renames"]}.items():
+        frames, files, _, whole, text = found[name]
+        at = frames.index("writes")
+        assert frames[at + 1 :][: len(outer)] == outer, text
+        assert at > 0 and all(Path(file).name.startswith("libc") for file in files[:at]), text
+        assert whole and "?" not in text, text
+    frames, _, _, whole, text = found["in decoy"]
+    assert frames[:2] == ["decoy", "main"] and whole is False, text
+    assert text.startswith("decoy+") and "<?<main+" in text, text
+    # Between the two is `hidden`: only the stack as a whole could tell.
+    frames, _, _, whole, text = found["in hidden"]
+    assert frames[:4] == ["innermost", "hides", "above", "main"], text
+    assert whole is False and "<hides+" in text and "<?<above+" in text, text
+
+
 def test_both_ways_to_take_a_stack_agree_and_numbers_are_those_of_a_kind(recorder, recorded):
     log = Log(recorder.klogger, recorded)
     assert log.count("RENAMED", "caller != user_stack OR caller = 0") == 0
@@ -135,6 +164,27 @@ def test_both_ways_to_take_a_stack_agree_and_numbers_are_those_of_a_kind(recorde
     assert kinds == [("kernel", "user")]
     shown = recorder.command("cat", recorded, "--where", 'name == "in pie"').out
     assert "innermost+" in shown and "<middle+" in shown and "<main+" in shown
+
+
+def test_the_code_that_the_kernel_gives_to_programs(recorder, programs):
+    """The functions of the vdso have names."""
+    (recorder.dir / "clock.klogger").write_text(
+        "schema clock\nevent TICK { context user_stack }\nprobe timer 999Hz() { klogger(TICK); }\n"
+    )
+    done, out = recorder.run(
+        "-q", "-s", recorder.dir / "clock.klogger", "--", programs / "pie", "clock"
+    )
+    assert done.code == 0, done.err
+    rows = Log(recorder.klogger, out).rows(
+        "SELECT s.frames, s.text, count(*) FROM tick JOIN stack AS s ON s.id = user_stack"
+        " WHERE s.files[1] = '[vdso]' GROUP BY ALL"
+    )
+    assert sum(count for *_, count in rows) > 100
+    for frames, text, _ in rows:
+        assert "clock_gettime" in frames[0], text
+        # libc's function has no frame, and hides `main`.
+        assert "clock_gettime" in frames[1], text
+        assert "main" in frames or "<?<" in text, text
 
 
 def test_names_are_found_later_by_build_id(recorder, programs, tmp_path):

@@ -2,7 +2,7 @@
 //! What the addresses of user stacks refer to. It is recorded what processes map as code, because
 //! many have ended when the stacks are read.
 
-use klogger_log::code::{Code, File, Place, UserStack};
+use klogger_log::code::{Caller, Code, File, Place, UserStack};
 use klogger_os::code_events::{CodeEvent, CodeEvents, What};
 use klogger_os::{Error, machine, processes};
 use std::collections::HashMap;
@@ -28,6 +28,9 @@ pub struct Stack {
     pub cut: bool,
     /// The innermost first.
     pub addresses: Vec<u64>,
+    /// What may be the return address of the innermost function, and how many bytes above the
+    /// stack pointer it is.
+    pub caller: Option<(u64, u64)>,
 }
 
 /// User stacks, and what is missing.
@@ -173,11 +176,15 @@ impl Known {
             // In the call, which may be the last instruction of its function.
             self.place(stack, address.wrapping_sub(u64::from(n > 0)))
         };
+        let caller = stack.caller.as_ref();
         UserStack {
             number: stack.number,
             pid: stack.pid,
             cut: stack.cut,
             frames: stack.addresses.iter().enumerate().map(place).collect(),
+            caller: caller
+                .map(|(address, above)| Caller { place: place((1, address)), above: *above }),
+            gaps: None,
         }
     }
 
@@ -292,7 +299,8 @@ mod tests {
             (6, 41, map(0x2000, 1)),
         ]);
         let at = |pid, time, address| {
-            let stack = Stack { number: 1, time, pid, cut: false, addresses: vec![address] };
+            let addresses = vec![address];
+            let stack = Stack { number: 1, time, pid, cut: false, addresses, caller: None };
             known.stack(&stack).frames[0]
         };
         assert_eq!(at(5, 10, 0x1010), Place::File(0, 0x50));

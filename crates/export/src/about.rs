@@ -13,7 +13,7 @@ use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Row;
-use klogger_log::stacks::{End, Side, Stacks};
+use klogger_log::stacks::{Side, Stacks};
 use klogger_log::symbols::Symbols;
 use parquet::errors::ParquetError;
 use std::path::Path;
@@ -206,7 +206,7 @@ pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {
             Side::Kernel => "kernel",
             Side::User => "user",
         });
-        whole.append_value(stack.end == End::Whole);
+        whole.append_value(stack.is_whole());
     }
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", numbers(stacks.iter().map(|(id, _)| id as i64))),

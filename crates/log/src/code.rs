@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Lines of each kind that are read; a forged log may have more.
 const LINES_MAX: usize = 1 << 20;
@@ -43,6 +43,19 @@ pub struct UserStack {
     pub cut: bool,
     /// The innermost first.
     pub frames: Vec<Place>,
+    /// What may be the caller of the innermost frame, while that is not known.
+    pub caller: Option<Caller>,
+    /// The frames (by index, ascending) whose callers are missing, so that the next frame is that
+    /// of a caller's caller. `None`: the file of the innermost frame was not looked at.
+    pub gaps: Option<Vec<usize>>,
+}
+
+/// A word of the stack that is an address after a call. It is the caller of the innermost frame if
+/// the return address is so many bytes above the stack pointer there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub place: Place,
+    pub above: u64,
 }
 
 /// Where a frame is: the instruction that runs, and in all but the innermost frame the last byte of
@@ -81,12 +94,19 @@ impl Code {
             let cut = if stack.cut { "cut" } else { "-" };
             let _ = write!(text, "s {} {} {cut}", stack.number, stack.pid);
             for place in &stack.frames {
-                let _ = match place {
-                    Place::File(file, offset) => write!(text, " {file}+{offset:x}"),
-                    Place::Address(address) => write!(text, " {address:x}"),
-                };
+                let _ = write!(text, " {place}");
             }
             text.push('\n');
+            if let Some(Caller { place, above }) = &stack.caller {
+                let _ = writeln!(text, "c {} {above} {place}", stack.number);
+            }
+            if let Some(gaps) = &stack.gaps {
+                let _ = write!(text, "g {}", stack.number);
+                for gap in gaps {
+                    let _ = write!(text, " {gap}");
+                }
+                text.push('\n');
+            }
         }
         for ((file, offset), functions) in &self.names {
             let distance = functions.first().map_or(0, |f| f.offset);
@@ -102,7 +122,7 @@ impl Code {
     /// Leaves out the files that no stack leads through.
     pub fn keep_used(&mut self) {
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
-        let places = self.stacks.iter_mut().flat_map(|s| &mut s.frames);
+        let places = self.stacks.iter_mut().flat_map(UserStack::places_mut);
         for place in places {
             if let Place::File(file, _) = place {
                 let next = numbers.len() as u32;
@@ -130,6 +150,8 @@ impl Code {
             let read = match line.split_at_checked(2) {
                 Some(("f ", rest)) => code.file(rest),
                 Some(("s ", rest)) => code.stack(rest),
+                Some(("c ", rest)) => code.caller(rest),
+                Some(("g ", rest)) => code.gaps(rest),
                 Some(("n ", rest)) => code.name(rest),
                 _ => None,
             };
@@ -157,7 +179,28 @@ impl Code {
         let pid = words.next()?.parse().ok()?;
         let cut = words.next()? == "cut";
         let frames = words.map(place).collect::<Option<Vec<_>>>()?;
-        self.stacks.push(UserStack { number, pid, cut, frames });
+        self.stacks.push(UserStack { number, pid, cut, frames, caller: None, gaps: None });
+        Some(())
+    }
+
+    /// The stack of the line before, if it has this number.
+    fn last(&mut self, number: &str) -> Option<&mut UserStack> {
+        let number: u64 = number.parse().ok()?;
+        self.stacks.last_mut().filter(|s| s.number == number)
+    }
+
+    fn caller(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let stack = self.last(words.next()?)?;
+        let above = words.next()?.parse().ok()?;
+        stack.caller = Some(Caller { place: place(words.next()?)?, above });
+        Some(())
+    }
+
+    fn gaps(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let stack = self.last(words.next()?)?;
+        stack.gaps = Some(words.map(|n| n.parse().ok()).collect::<Option<_>>()?);
         Some(())
     }
 
@@ -174,6 +217,26 @@ impl Code {
         functions.truncate(INLINED_MAX);
         self.names.insert((file, at), functions);
         Some(())
+    }
+}
+
+impl UserStack {
+    /// The places of all frames, and of what may be one.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.frames.iter().chain(self.caller.as_ref().map(|c| &c.place))
+    }
+
+    fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.frames.iter_mut().chain(self.caller.as_mut().map(|c| &mut c.place))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Place::File(file, offset) => write!(to, "{file}+{offset:x}"),
+            Place::Address(address) => write!(to, "{address:x}"),
+        }
     }
 }
 
@@ -220,6 +283,8 @@ mod tests {
                 pid: 7,
                 cut: true,
                 frames: vec![Place::File(0, 0x1234), Place::Address(0xffff), Place::File(1, 9)],
+                caller: Some(Caller { place: Place::File(0, 0x1230), above: 40 }),
+                gaps: Some(vec![0, 2]),
             }],
             names: [(
                 (0, 0x1234),
@@ -242,7 +307,7 @@ mod tests {
 
     #[test]
     fn lines_of_another_form_are_skipped() {
-        let text = b"f 3 - - /x\ns 1\ns 1 2 - zz\nn 0+1\nq\n\nn 1 2\ta\t\xff\nf x";
+        let text = b"f 3 - - /x\ns 1\ns 1 2 - zz\nn 0+1\nq\n\nn 1 2\ta\t\xff\nf x\ng 1 0\nc 1 8 10";
         assert_eq!(Code::new(text), Code::default());
     }
 }

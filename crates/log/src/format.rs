@@ -102,7 +102,7 @@
 //! `as stack`, then its frames, innermost first, each after a space: `FUNCTION+0xOFFSET`, or an
 //! address if the symbol is unknown. Each number has at most one line.
 //!
-//! **Code.** Text, user stacks and what their addresses mean, in lines of three forms:
+//! **Code.** Text, user stacks and what their addresses mean, in lines of five forms:
 //!
 //! - `f NUMBER BUILD-ID SEGMENTS PATH`: a file. Numbers count from 0. Without a build id it is
 //!   `-`. SEGMENTS are those with code, `OFFSET:SIZE:ADDRESS` in hexadecimal, with commas between
@@ -114,11 +114,17 @@
 //!   A frame is `FILE+OFFSET`, a place in a file, or an address that belongs to none; both in
 //!   hexadecimal. It is that of the instruction, and in all but the first frame the return
 //!   address minus 1, which is in the call.
+//! - `c NUMBER ABOVE FRAME`, after the line `s` of that stack: what may be the caller of its first
+//!   frame, an address after a call that was ABOVE bytes above the stack pointer. The line is left
+//!   out when the file of the first frame has been looked at; a caller is a frame then.
+//! - `g NUMBER INDEX INDEX ...`, after the line `s` of that stack: the file of its first frame has
+//!   been looked at, and the callers of these frames (from 0) are missing, so that the next frame
+//!   is not their caller. There may be none.
 //! - `n FILE+OFFSET DISTANCE`, then for each function at that place a tab, its name, a tab, and
 //!   `SOURCE:LINE`, which may be empty: first the function that the place is DISTANCE
 //!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.
 //!
-//! `klogger symbolize` replaces the lines `n`.
+//! `klogger symbolize` replaces the lines `n`, and those lines `c` and `g` that it can settle.
 //!
 //! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the
 //! preamble to `end_ns` of the ledger (without a ledger, to the last event). `record`, `info` and

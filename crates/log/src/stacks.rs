@@ -52,6 +52,8 @@ pub struct Frame {
     pub offset: Option<u64>,
     /// It was inlined into the next one.
     pub inlined: bool,
+    /// Its caller is missing; the next frame is that of the caller's caller.
+    pub gap: bool,
     /// The path of its file; empty in the kernel, and if it is unknown.
     pub file: String,
     /// `FILE:LINE` of the source; empty if it is unknown.
@@ -113,6 +115,7 @@ fn of_program(stack: &UserStack, code: &Code) -> Frames {
     for (n, place) in stack.frames.iter().enumerate().take(FRAMES_MAX) {
         // What is shown is the return address, as in the kernel.
         let after = u64::from(n > 0);
+        let gap = stack.gaps.as_ref().is_some_and(|gaps| gaps.contains(&n));
         match place {
             Place::Address(address) => frames.push(Frame {
                 function: format!("{:x}", address.wrapping_add(after)).into_bytes(),
@@ -131,6 +134,9 @@ fn of_program(stack: &UserStack, code: &Code) -> Frames {
                 }
             }
         }
+        if let Some(frame) = frames.last_mut() {
+            frame.gap = gap;
+        }
     }
     let end = match frames.last() {
         _ if stack.cut => End::Deep,
@@ -148,6 +154,7 @@ fn push_named(frames: &mut Vec<Frame>, functions: &[Function], path: &str, after
             function: function.name.clone().into_bytes(),
             offset: (n == 0).then(|| function.offset.wrapping_add(after)),
             inlined: n > 0,
+            gap: false,
             file: path.into(),
             source: function.source.clone(),
         });
@@ -169,12 +176,17 @@ impl Frames {
         self.frames.iter().map(|f| f.function.as_slice())
     }
 
-    /// Appends the frames, `<` between them: each was called by the next. At the end, `...` if
-    /// there were more, and `?` if its caller is unknown.
+    /// Whether no frame is missing, as far as is known.
+    pub fn is_whole(&self) -> bool {
+        self.end == End::Whole && !self.frames.iter().any(|f| f.gap)
+    }
+
+    /// Appends the frames, `<` between them: each was called by the next. `?` is in the place of a
+    /// frame that is missing; at the end is `...` if there were more.
     pub fn push_text(&self, out: &mut Vec<u8>) {
         for (i, frame) in self.frames.iter().enumerate() {
             if i > 0 {
-                out.push(b'<');
+                out.extend_from_slice(if self.frames[i - 1].gap { b"<?<" } else { b"<" });
             }
             out.extend_from_slice(&frame.function);
             if let Some(offset) = frame.offset {
@@ -220,12 +232,14 @@ mod tests {
     fn user_stacks_say_how_they_end() {
         let code = Code::new(
             b"f 0 ab - /usr/bin/prog\nf 1 - - /lib/libc.so.6\n\
-              s 65537 9 - 0+10 0+20 1+30\ns 65538 9 - 0+10 7f00\ns 65539 9 cut 0+20\n\
+              s 65537 9 - 0+10 0+20 1+30\ng 65537 1\ns 65538 9 - 0+10 7f00\ns 65539 9 cut 0+20\n\
               n 0+20 f\touter\t/src/p.c:3\tmiddle\t/src/p.c:9\n",
         );
         let stacks = Stacks::new(b"").with(&code);
         let shown = |n| text(stacks.find(n).unwrap());
-        assert_eq!(shown(65537), "prog+0x10<middle(inlined)<outer+0x10<libc.so.6+0x31");
+        assert_eq!(shown(65537), "prog+0x10<middle(inlined)<outer+0x10<?<libc.so.6+0x31");
+        let incomplete = stacks.find(65537).unwrap();
+        assert!(incomplete.end == End::Whole && !incomplete.is_whole());
         assert_eq!(shown(65538), "prog+0x10<7f01<?");
         assert_eq!(shown(65539), "middle(inlined)<outer+0xf<...");
         let frames = &stacks.find(65537).unwrap().frames;

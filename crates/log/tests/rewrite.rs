@@ -18,6 +18,7 @@ fn code(name: &str) -> Code {
             pid: 1,
             cut: false,
             frames: vec![Place::File(0, 16)],
+            ..UserStack::default()
         }],
         names: [((0, 16), vec![function])].into(),
     }

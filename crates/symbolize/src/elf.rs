@@ -14,16 +14,32 @@ pub struct Facts {
     pub loads: Vec<(u64, u64, u64)>,
 }
 
+/// A part of a file that is mapped, or described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub kind: u32,
+    flags: u32,
+    /// In the file.
+    pub offset: u64,
+    pub address: u64,
+    /// In the file.
+    pub length: u64,
+}
+
 const HEADERS_MAX: usize = 256;
 const NOTES_MAX: usize = 64 << 10;
 const SEGMENT: usize = 56;
-const LOAD: u32 = 1;
+pub const LOAD: u32 = 1;
+/// The index of the unwind tables.
+pub const EH_FRAME: u32 = 0x6474_e550;
+pub const X86_64: u16 = 62;
 const NOTE: u32 = 4;
 const EXECUTABLE: u32 = 1;
 const BUILD_ID: u32 = 3;
 
-/// `None`: it is not an ELF file of 64 bits in the byte order of x86 and arm64.
-pub fn facts(file: &File) -> Option<Facts> {
+/// The segments, and the machine. `None`: it is not an ELF file of 64 bits in the byte order of x86
+/// and arm64.
+pub fn segments(file: &File) -> Option<(u16, Vec<Segment>)> {
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
     if !header.starts_with(b"\x7fELF\x02\x01") {
@@ -36,10 +52,23 @@ pub fn facts(file: &File) -> Option<Facts> {
     }
     let mut segments = vec![0; count * SEGMENT];
     file.read_exact_at(&mut segments, table).ok()?;
+    let segment = |bytes: &[u8; SEGMENT]| {
+        Some(Segment {
+            kind: word(bytes, 0)?,
+            flags: word(bytes, 4)?,
+            offset: long(bytes, 8)?,
+            address: long(bytes, 16)?,
+            length: long(bytes, 32)?,
+        })
+    };
+    let segments = segments.as_chunks::<SEGMENT>().0.iter().map(segment).collect::<Option<_>>()?;
+    Some((short(&header, 18)?, segments))
+}
+
+/// `None`: it has no segments that can be read.
+pub fn facts(file: &File) -> Option<Facts> {
     let mut facts = Facts::default();
-    for segment in segments.as_chunks::<SEGMENT>().0 {
-        let (kind, flags) = (word(segment, 0)?, word(segment, 4)?);
-        let (offset, address, length) = (long(segment, 8)?, long(segment, 16)?, long(segment, 32)?);
+    for Segment { kind, flags, offset, address, length } in segments(file)?.1 {
         if kind == LOAD && flags & EXECUTABLE != 0 {
             facts.loads.push((offset, length, address));
         }

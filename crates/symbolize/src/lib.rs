@@ -5,15 +5,17 @@
 //! The files are those of other users, so a child process reads them, which is confined and limited
 //! ([`worker`]). If it fails at a file, the next one goes on with the files after it.
 
+mod callers;
 mod elf;
 mod files;
 mod perf_map;
+mod unwind;
 mod worker;
 
 pub use files::Search;
 pub use worker::{WORKER, work};
 
-use klogger_log::code::{Code, Function};
+use klogger_log::code::{Code, Function, Place, UserStack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -34,7 +36,7 @@ pub struct Missing {
 }
 
 /// Names what can be named, in place of the names that are there; those of places that cannot be
-/// named now are kept. Returns what is missing.
+/// named now are kept. Adds the callers of functions without a frame. Returns what is missing.
 pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
     let deadline = Instant::now() + TIME;
     let mut missing = Vec::new();
@@ -87,11 +89,16 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
         })
         .collect();
     let answers = worker::ask(&requests, &search.debug, deadline);
+    let mut rules = BTreeMap::new();
     for ((number, _, offsets, lost), answer) in jobs.into_iter().zip(answers) {
         match answer {
             Ok(names) => {
-                let named = offsets.iter().zip(names).filter(|(_, names)| !names.is_empty());
-                code.names.extend(named.map(|(at, names)| ((number, *at), names)));
+                for (at, (names, rule)) in offsets.iter().zip(names) {
+                    rules.insert(Place::File(number, *at), rule);
+                    if !names.is_empty() {
+                        code.names.insert((number, *at), names);
+                    }
+                }
             }
             Err(why) => {
                 let named = |at: &&u64| code.names.contains_key(&(number, **at));
@@ -101,14 +108,15 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
         }
     }
     missing.retain(|m| m.places > 0);
+    callers::settle(code, &rules);
     missing
 }
 
 /// The places in each file.
 fn places(code: &Code) -> BTreeMap<u32, BTreeSet<u64>> {
     let mut all: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-    for place in code.stacks.iter().flat_map(|s| &s.frames) {
-        if let klogger_log::code::Place::File(file, offset) = place {
+    for place in code.stacks.iter().flat_map(UserStack::places) {
+        if let Place::File(file, offset) = place {
             all.entry(*file).or_default().insert(*offset);
         }
     }

@@ -2,6 +2,7 @@
 //! The process that reads the files of programs: what it is asked, what it answers, and what it may
 //! do.
 
+use crate::unwind::{self, Rule};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use klogger_log::code::Function;
@@ -39,8 +40,9 @@ struct Requests<'a> {
     requests: std::borrow::Cow<'a, [Request]>,
 }
 
-/// Of each offset, in order; or in half a line why the file cannot be read.
-type Answer = Result<Vec<Vec<Function>>, String>;
+/// Of each offset, in order: the functions there, and where the return address is; or in half a
+/// line why the file cannot be read.
+type Answer = Result<Vec<(Vec<Function>, Rule)>, String>;
 
 /// An answer for each request.
 pub fn ask(requests: &[Request], debug: &[PathBuf], deadline: Instant) -> Vec<Answer> {
@@ -141,23 +143,23 @@ fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
     let symbolizer =
         Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(debug)).build();
     let source = Source::Elf(Elf::new(&request.path));
-    let places: Vec<u64> = request.offsets.iter().map(|at| place(*at, &request.loads)).collect();
+    let places = request.offsets.iter().map(|at| address(*at, &request.loads).unwrap_or(*at));
+    let places: Vec<u64> = places.collect();
     let input = match request.loads.is_empty() {
         true => Input::FileOffset(places.as_slice()),
         false => Input::VirtOffset(places.as_slice()),
     };
     let found = symbolizer.symbolize(&source, input);
     let found = found.map_err(|e| format!("it cannot be read: {e}"))?;
-    Ok(found.iter().map(functions).collect())
+    let rules = unwind::rules(&request.path, &request.loads, &request.offsets);
+    Ok(found.iter().map(functions).zip(rules).collect())
 }
 
 /// The address of an offset, if the segments are known.
-fn place(offset: u64, loads: &[(u64, u64, u64)]) -> u64 {
+pub fn address(offset: u64, loads: &[(u64, u64, u64)]) -> Option<u64> {
     let within = |(at, size, _): &&(u64, u64, u64)| offset.wrapping_sub(*at) < *size;
-    match loads.iter().find(within) {
-        Some((at, _, address)) => address.wrapping_add(offset - at),
-        None => offset,
-    }
+    let (at, _, address) = loads.iter().find(within)?;
+    Some(address.wrapping_add(offset - at))
 }
 
 /// The outermost first.

@@ -32,14 +32,17 @@ impl UserStacks {
             let place = layout::USER_STACKS_SLOT + layout::USER_SLOT * n + layout::USER_SLOT_PLACE;
             let at = usize::try_from(self.word(place)).ok()?.checked_sub(1)?;
             let word = |n: usize| self.word(layout::USER_STACKS_WORD + 8 * (at + n));
-            let (time, head) = (word(0), word(1));
-            let frames = (head as u32 as usize).min(layout::USER_FRAMES);
+            let (time, head, caller) = (word(0), word(1), word(2));
+            let frames = (head as u8 as usize).min(layout::USER_FRAMES);
+            // The word nearest to the stack pointer is at it.
+            let above = u64::from((head >> 8) as u8).checked_sub(1).map(|n| 8 * n);
             Some(Stack {
                 number: (layout::STACKS_MAX + 1 + n) as u64,
                 time,
                 pid: (head >> 32) as u32,
                 cut: frames == layout::USER_FRAMES,
-                addresses: (0..frames).map(|n| word(2 + n)).collect(),
+                addresses: (0..frames).map(|n| word(3 + n)).collect(),
+                caller: above.map(|above| (caller, above)),
             })
         };
         (0..layout::USER_STACKS_MAX).filter_map(slot).collect()
