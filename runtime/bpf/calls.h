@@ -6,7 +6,10 @@
  * sys_exit. It looks the number of the call up in a table; a call that nobody asked for ends there.
  * Otherwise it continues, by a tail call, in the program of the call's first probe, which at its
  * end continues in that of the next one. Programs for all calls are at the end of every chain, so
- * that each program has one successor. A probe's program is in the slot of its number + 1.
+ * that each program has one successor; one for several calls has a table of successors, by call. A
+ * probe's program is in the slot of its number + 1.
+ *
+ * A 32-bit call has another number. The tables are by the number of the 64-bit call of its name.
  */
 #ifndef KLOGGER_BPF_CALLS_H
 #define KLOGGER_BPF_CALLS_H
@@ -52,8 +55,11 @@ struct task_struct___klogger_call {
 /* Whether the running thread is in a system call of the 32-bit ABI. */
 static __always_inline int klogger_is_32(void)
 {
-	struct task_struct___klogger_call *p = (void *)bpf_get_current_task_btf();
+	struct task_struct___klogger_call *p;
 
+	if (!klogger_config.calls_32)
+		return 0;
+	p = (void *)bpf_get_current_task_btf();
 	return KLOGGER_IS_32(&p->thread_info) != 0;
 }
 
@@ -72,12 +78,31 @@ static __always_inline int klogger_syscall_abi(void)
 	return 0;
 }
 
-/* Argument n, a constant, of a 64-bit call. `saved`: a pointer to the registers. */
-static __always_inline __u64 klogger_argument(__u64 saved, int n)
+/*
+ * Argument n, a constant. `saved`: a pointer to the registers; `is_32`: as klogger_is_32(). Those
+ * of 32-bit calls are numbers without a sign.
+ */
+static __always_inline __u64 klogger_argument(__u64 saved, int n, int is_32)
 {
 	struct pt_regs___klogger_call *regs = (void *)saved;
 
 #if defined(__TARGET_ARCH_x86)
+	if (unlikely(is_32)) {
+		switch (n) {
+		case 0:
+			return (__u32)regs->bx;
+		case 1:
+			return (__u32)regs->cx;
+		case 2:
+			return (__u32)regs->dx;
+		case 3:
+			return (__u32)regs->si;
+		case 4:
+			return (__u32)regs->di;
+		default:
+			return (__u32)regs->bp;
+		}
+	}
 	switch (n) {
 	case 0:
 		return regs->di;
@@ -93,34 +118,9 @@ static __always_inline __u64 klogger_argument(__u64 saved, int n)
 		return regs->r9;
 	}
 #else
-	return n ? regs->regs[n] : regs->orig_x0;
-#endif
-}
+	__u64 value = n ? regs->regs[n] : regs->orig_x0;
 
-/* Of any call. */
-static __always_inline __u64 klogger_any_argument(__u64 saved, int n)
-{
-#if defined(__TARGET_ARCH_x86)
-	struct pt_regs___klogger_call *regs = (void *)saved;
-
-	if (!klogger_is_32())
-		return klogger_argument(saved, n);
-	switch (n) {
-	case 0:
-		return (__u32)regs->bx;
-	case 1:
-		return (__u32)regs->cx;
-	case 2:
-		return (__u32)regs->dx;
-	case 3:
-		return (__u32)regs->si;
-	case 4:
-		return (__u32)regs->di;
-	default:
-		return (__u32)regs->bp;
-	}
-#else
-	return klogger_is_32() ? (__u32)klogger_argument(saved, n) : klogger_argument(saved, n);
+	return is_32 ? (__u32)value : value;
 #endif
 }
 
@@ -158,11 +158,50 @@ static __always_inline int klogger_begin_call(__attribute__((unused)) void *argu
 	return 1;
 }
 
-/* Its end. A tail call is not allowed while preemption is off. */
-#define klogger_end_call(hit, arguments, probe, programs)                                          \
+/* The slot of the next program of a probe at one call. */
+static __always_inline __u32 klogger_next_of_probe(__u32 probe)
+{
+	__u32 n = (klogger_config.probes + probe) & (KLOGGER_PROBES_MAX - 1);
+
+	return READ_ONCE(klogger_call_table.next[n]);
+}
+
+/* By the tables, the number of a 32-bit call. */
+static __always_inline __u32 klogger_named(__u64 number)
+{
+	return READ_ONCE(klogger_call_table.named[number < KLOGGER_CALLS ? number : KLOGGER_CALLS]);
+}
+
+#ifdef KLOGGER_CALL_LISTS
+/* The recorder fills it in: one for each program of this object for several calls. */
+struct klogger_call_list klogger_call_lists[KLOGGER_CALL_LISTS] SEC(".bss.klogger_x");
+
+/* The number of the running call in the tables. */
+static __always_inline __u32 klogger_call_index(__u64 saved)
+{
+	struct pt_regs___klogger_call *regs = (void *)saved;
+	__u64 number = (__u64)klogger_saved_number(regs);
+
+	if (klogger_is_32())
+		number = klogger_named(number);
+	return number < KLOGGER_CALLS ? number : KLOGGER_CALLS;
+}
+
+static __always_inline __u32 klogger_place_of_call(__u64 saved, __u32 list)
+{
+	return READ_ONCE(klogger_call_lists[list].place[klogger_call_index(saved)]);
+}
+
+static __always_inline __u32 klogger_next_of_list(__u64 saved, __u32 list)
+{
+	return READ_ONCE(klogger_call_lists[list].next[klogger_call_index(saved)]);
+}
+#endif
+
+/* Its end. `next`: a slot. A tail call is not allowed while preemption is off. */
+#define klogger_end_call(hit, arguments, next, programs)                                           \
 	({                                                                                         \
-		__u32 klogger_n = (klogger_config.probes + (probe)) & (KLOGGER_PROBES_MAX - 1);    \
-		__u32 klogger_slot = READ_ONCE(klogger_call_table.next[klogger_n]);                \
+		__u32 klogger_slot = next;                                                         \
                                                                                                    \
 		klogger_leave(hit);                                                                \
 		if (klogger_config.preempt)                                                        \
@@ -170,10 +209,10 @@ static __always_inline int klogger_begin_call(__attribute__((unused)) void *argu
 		if (unlikely(klogger_slot))                                                        \
 			bpf_tail_call(arguments, programs, klogger_slot);                          \
 	})
-#define klogger_end_entry(hit, arguments, probe) \
-	klogger_end_call(hit, arguments, probe, &klogger_on_entry)
-#define klogger_end_exit(hit, arguments, probe) \
-	klogger_end_call(hit, arguments, probe, &klogger_on_exit)
+#define klogger_end_entry(hit, arguments, probe, next) \
+	klogger_end_call(hit, arguments, next, &klogger_on_entry)
+#define klogger_end_exit(hit, arguments, probe, next) \
+	klogger_end_call(hit, arguments, next, &klogger_on_exit)
 
 /*
  * The slot in which to continue, 0 for none. Where this program can be preempted, every hit is
@@ -192,7 +231,11 @@ static __always_inline __u32 klogger_call_slot(const __u16 *first, void *argumen
 	}
 	if (likely(!slot))
 		return 0;
-	return unlikely(klogger_is_32()) ? READ_ONCE(first[KLOGGER_CALLS]) : slot;
+	if (unlikely(klogger_is_32())) {
+		number = klogger_named(number);
+		slot = READ_ONCE(first[number < KLOGGER_CALLS ? number : KLOGGER_CALLS]);
+	}
+	return slot & ~KLOGGER_CALL_ASKED_32;
 }
 
 SEC("tp_btf/sys_enter")

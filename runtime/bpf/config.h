@@ -79,7 +79,8 @@ struct klogger_config {
 	__u32 probes;		/* added to the numbers of this object's probes */
 	__u8 beginning;		/* an enum klogger_beginning */
 	__u8 preemption;	/* an enum klogger_preemption */
-	__u8 unused[2];
+	__u8 calls_32;		/* the kernel has the system calls of 32-bit programs */
+	__u8 unused;
 	__u64 cpus[KLOGGER_CPUS_MAX / 64];	/* a bit for each CPU: see KLOGGER_SOME_CPUS */
 	/* From the run queue of a CPU to the variable with its preemption count; 0: unknown. */
 	__u64 preempt_count;
@@ -170,7 +171,20 @@ struct klogger_usdt {
 struct klogger_call_table {
 	__u16 entry[KLOGGER_CALLS + 8];
 	__u16 exit[KLOGGER_CALLS + 8];
+	/* By the number of a 32-bit call, that of the 64-bit call of its name, or KLOGGER_CALLS. */
+	__u16 named[KLOGGER_CALLS + 8];
 	__u16 next[KLOGGER_PROBES_MAX];
+};
+/* In the first two: somebody asked for the 32-bit call with this number. */
+#define KLOGGER_CALL_ASKED_32 0x8000
+
+/*
+ * A probe at several system calls, by number of the call: its place, and the slot of the next
+ * program, which differs from call to call.
+ */
+struct klogger_call_list {
+	__u16 place[KLOGGER_CALLS + 8];
+	__u16 next[KLOGGER_CALLS + 8];
 };
 /* The numbers as probes of the two programs that are attached. */
 #define KLOGGER_ENTRY_PROBE (KLOGGER_PROBES_MAX - 1)

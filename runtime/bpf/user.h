@@ -44,6 +44,9 @@ static __always_inline __u64 klogger_user_word(__u64 address)
 				   KLOGGER_ON_STACK(n)))
 #define klogger_user_result(n) klogger_register(KLOGGER_WORD_OF_RESULT)
 
+/* The number of the place, which is the upper half of its link's cookie. */
+#define klogger_place_of_link(context) ((__u32)(bpf_get_attach_cookie(context) >> 32))
+
 #ifdef KLOGGER_USDT
 /* The places of this object's static probes. The cookie of a link is the number of one. */
 struct {

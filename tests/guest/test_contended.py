@@ -36,18 +36,24 @@ def compiler() -> str:
     ("kernel", "words", "processes"), MODES, ids=lambda value: str(value).replace("preempt=", "")
 )
 def test_every_hit_is_logged_or_counted(guest, klogger, tmp_path, kernel, words, processes):
+    schemata = SCHEMATA[:1] if kernel.startswith("6.") else SCHEMATA
+    out = contended(guest, tmp_path, kernel, words, schemata, processes)
+    check(oracles.Log(klogger, out / "log.klog"), processes)
+
+
+def contended(guest, out, kernel, words, schemata, processes) -> Path:
+    """What processes on one CPU leave that make hits of these schemata."""
     image, reason = debian(kernel)
     if image is None:
         pytest.skip(reason)
-    schemata = SCHEMATA[:1] if kernel.startswith("6.") else SCHEMATA
     add = [*(f"{HERE / name}=/{name}" for name in schemata), f"{compiler()}=/bin/clang"]
-    workload = f"contend {processes} {HITS} 1"
+    workload = f"/bin/contend {processes} {HITS} 1"
     # Room for all of it, whenever its reader comes.
     options = " ".join(["--buffer-size 16M", *(f"-s /{name}" for name in schemata)])
     script = f"klogger record {options} -o /out/log.klog -- {workload} >/out/json 2>/out/err"
-    done = guest(script, tmp_path, add=add, append=words, kernel=image, memory="3G", timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "err").read_text()
-    check(oracles.Log(klogger, tmp_path / "log.klog"), processes)
+    done = guest(script, out, add=add, append=words, kernel=image, memory="3G", timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr + (out / "err").read_text()
+    return out
 
 
 # Programs of functions run with preemption on, on every kernel. Before 6.11 they cannot disable it.
@@ -59,17 +65,9 @@ CALLS = [("6.1", "preempt=full", 3), ("6.12", "preempt=full", 3), ("7.2", "preem
     ("kernel", "words", "processes"), CALLS, ids=lambda value: str(value).replace("preempt=", "")
 )
 def test_kinds_that_preempt_each_other(guest, klogger, tmp_path, kernel, words, processes):
-    image, reason = debian(kernel)
-    if image is None:
-        pytest.skip(reason)
     schemata = [SCHEMATA[0], "contended_calls.klogger"]
-    add = [*(f"{HERE / name}=/{name}" for name in schemata), f"{compiler()}=/bin/clang"]
-    options = " ".join(["--buffer-size 16M", *(f"-s /{name}" for name in schemata)])
-    workload = f"/bin/contend {processes} {HITS} 1"
-    script = f"klogger record {options} -o /out/log.klog -- {workload} >/out/json 2>/out/err"
-    done = guest(script, tmp_path, add=add, append=words, kernel=image, memory="3G", timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "err").read_text()
-    check_calls(oracles.Log(klogger, tmp_path / "log.klog"), processes)
+    out = contended(guest, tmp_path, kernel, words, schemata, processes)
+    check_calls(oracles.Log(klogger, out / "log.klog"), processes)
 
 
 def check_calls(log, processes):

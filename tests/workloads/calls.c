@@ -8,6 +8,7 @@
 #include "oracle.h"
 #include <fcntl.h>
 #include <limits.h>
+#include <setjmp.h>
 
 #define PARENTS 1009
 #define DUPS 101
@@ -50,6 +51,59 @@ static void open_all(int folder)
 			syscall(SYS_openat, folder, bad[i], O_RDONLY, 0);
 }
 
+// How often the program has made each of its 32-bit calls.
+static int calls_32;
+
+#ifdef __x86_64__
+// A kernel without such calls sends SIGSEGV.
+static sigjmp_buf without;
+
+static void has_none(int signal)
+{
+	siglongjmp(without, signal);
+}
+
+static long call_32(long number, long a, long b, long c)
+{
+	long result;
+
+	__asm__ volatile("int $0x80"
+			 : "=a"(result)
+			 : "a"(number), "b"(a), "c"(b), "d"(c)
+			 : "memory", "r8", "r9", "r10", "r11");
+	return result;
+}
+
+// What 32-bit programs call. Its addresses have 32 bits.
+static void call_as_32_bit(int folder)
+{
+	static const char path[] = "thirty-two";
+	char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+
+	if (low == MAP_FAILED)
+		die("mmap");
+	signal(SIGSEGV, has_none);
+	if (sigsetjmp(without, 1))
+		return;
+	memcpy(low, path, sizeof(path));
+	for (int n = 0; n < ABIS; n++) {
+		// Number 39 is mkdir() for a 32-bit call, and getpid() for a 64-bit call.
+		call_32(39, 0, 0750, 0);
+		// openat(), and mmap2(), which 64-bit programs do not have.
+		call_32(295, folder, (long)low, O_RDONLY);
+		call_32(192, 0, 0, 0);
+	}
+	calls_32 = ABIS;
+	munmap(low, 4096);
+}
+#else
+static void call_as_32_bit(int folder)
+{
+	(void)folder;
+}
+#endif
+
 static void call_all(int folder)
 {
 	open_all(folder);
@@ -57,14 +111,7 @@ static void call_all(int folder)
 		syscall(SYS_getppid);
 	for (int n = 0; n < DUPS; n++)
 		syscall(SYS_dup, -1);
-#ifdef __x86_64__
-	// Number 39 is mkdir() for a 32-bit call, and getpid() for a 64-bit call.
-	for (int n = 0; n < ABIS; n++) {
-		long result;
-
-		__asm__ volatile("int $0x80" : "=a"(result) : "a"(39), "b"(0), "c"(0) : "memory");
-	}
-#endif
+	call_as_32_bit(folder);
 }
 
 int main(int argc, char **argv)
@@ -90,9 +137,9 @@ int main(int argc, char **argv)
 	}
 	if (waitpid(child, &status, 0) != child || status)
 		die("the child");
-	printf("{\"pids\": [%d, %d], \"getppid\": %d, \"dup\": %d, \"mkdir_32\": %d, \"bad\": %d,"
+	printf("{\"pids\": [%d, %d], \"getppid\": %d, \"dup\": %d, \"calls_32\": %d, \"bad\": %d,"
 	       " \"paths\": [",
-	       getpid(), child, 2 * PARENTS, 2 * DUPS, 2 * ABIS, 2 * 3 * BAD_TIMES);
+	       getpid(), child, 2 * PARENTS, 2 * DUPS, 2 * calls_32, 2 * 3 * BAD_TIMES);
 	// As bytes in hexadecimal, because the test must not rely on how JSON is written here.
 	for (size_t i = 0; i < PLANTED; i++) {
 		printf("%s[\"", i ? ", " : "");

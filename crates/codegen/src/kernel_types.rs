@@ -68,6 +68,18 @@ pub struct KernelTypes {
 pub trait Programs: Send + Sync {
     /// Why a probe cannot be where a target says; `None` if it can, or if that is not known yet.
     fn refuse(&self, target: &Target) -> Option<Refusal>;
+
+    /// The places of a target that names several; `None` if they are not known yet.
+    fn places(&self, target: &Target) -> std::result::Result<Option<InPrograms>, Refusal>;
+}
+
+/// Places that a target with a list or wildcards names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InPrograms {
+    /// As a schema would name them, each once.
+    pub names: Vec<String>,
+    /// Those that match a wildcard, but cannot be probed.
+    pub left_out: Vec<String>,
 }
 
 impl KernelTypes {
@@ -92,6 +104,14 @@ impl KernelTypes {
     /// Why a probe cannot be at a place in a program. What another machine has is not known.
     pub(crate) fn refuse_in_program(&self, target: &Target) -> Option<Refusal> {
         self.programs.as_deref().and_then(|programs| programs.refuse(target))
+    }
+
+    /// The places of a target that names several in programs; `None` if they are not known yet.
+    pub(crate) fn places_in_programs(
+        &self,
+        target: &Target,
+    ) -> std::result::Result<Option<InPrograms>, Refusal> {
+        self.programs.as_deref().map_or(Ok(None), |programs| programs.places(target))
     }
 
     /// The parameters of a tracepoint in this kernel, or `None` if it has no such tracepoint.

@@ -12,7 +12,7 @@ pub mod made;
 pub mod parameters;
 mod refusal;
 mod stack;
-mod system_calls;
+pub mod system_calls;
 mod text;
 pub mod trace_event;
 pub mod user;

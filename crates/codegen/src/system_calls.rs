@@ -109,6 +109,16 @@ fn has(kernel: &KernelTypes, machine: Machine, name: &str) -> bool {
     is_one(function(name)) || is_one(name) || !is_one("openat")
 }
 
+/// Whether a kernel may have system calls of 32-bit programs.
+pub fn has_32_bit(kernel: &KernelTypes) -> bool {
+    match machine(kernel) {
+        Machine::X86 => {
+            kernel.has_function("do_fast_syscall_32") || !kernel.has_function("do_syscall_64")
+        }
+        Machine::Arm => true,
+    }
+}
+
 /// The names of all calls of a kernel.
 pub fn names(kernel: &KernelTypes) -> Vec<String> {
     let machine = machine(kernel);

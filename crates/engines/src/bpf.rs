@@ -48,7 +48,7 @@ use limits::Limits;
 use load::{
     Config, ENABLED, Part, STACKLESS, STACKS, Shared, USER_STACKS, load_object, map_fd, map_memory,
 };
-use placed::Placed;
+use placed::{Numbered, Placed};
 use snapshot::Snapshot;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -89,7 +89,8 @@ struct Loaded {
     base: u16,
     events: usize,
     enabled: Mapping,
-    /// The programs of probes at several places.
+    /// The places that have numbers, and programs of their own.
+    places: Vec<Numbered>,
     placed: Vec<Placed>,
     /// Kept if copies of its programs may be needed.
     unit: Option<CompiledSchema>,
@@ -230,11 +231,12 @@ fn load_units(
         }
         let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
         // Number 0 is no place.
-        let first = 1 + objects.iter().map(|o| o.placed.len()).sum::<usize>();
-        let placed = placed::load(&object, &unit.schema, &plan, types, first)?;
+        let first = 1 + objects.iter().map(|o| o.places.len()).sum::<usize>();
+        let places = placed::numbered(&unit.schema, &plan, first)?;
+        let placed = placed::load(&object, &unit.schema, &plan, types, &places)?;
         let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
-        let unit = hits::keep(unit, config);
-        objects.push(Loaded { object, plan, schema, base: *base, events, enabled, placed, unit });
+        let (base, unit) = (*base, hits::keep(unit, config));
+        objects.push(Loaded { object, plan, schema, base, events, enabled, places, placed, unit });
     }
     Ok((objects, shared.ok_or_else(|| Error::new("nothing to load"))?))
 }

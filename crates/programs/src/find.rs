@@ -4,12 +4,13 @@
 use crate::arguments::{self, Argument, arguments};
 use crate::elf::Elf;
 use crate::instructions;
+use crate::several;
 use crate::static_probes::{StaticProbe, static_probes};
 use crate::symbols::{self, Function, demangled, functions};
 use crate::which::{Opened, Programs};
 use klogger_codegen::Refusal;
-use klogger_codegen::kernel_types;
-use klogger_schema::attach_points::program::{InProgram, Place};
+use klogger_codegen::kernel_types::{self, InPrograms};
+use klogger_schema::attach_points::program::{InProgram, Place, split};
 use klogger_schema::model::{ProbeKind, Target};
 use klogger_schema::nearest::nearest;
 use std::fs::File;
@@ -27,6 +28,8 @@ pub struct Found {
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
+    /// Of a target that names several places: this one, as a schema would name it.
+    pub place: String,
     pub offset: u64,
     /// Where in the file the counter of a static probe is; 0: it has none.
     pub semaphore: u64,
@@ -35,8 +38,8 @@ pub struct Location {
 }
 
 impl Location {
-    fn bare(offset: u64) -> Location {
-        Location { offset, semaphore: 0, arguments: Vec::new() }
+    pub(crate) fn bare(offset: u64) -> Location {
+        Location { place: String::new(), offset, semaphore: 0, arguments: Vec::new() }
     }
 }
 
@@ -47,6 +50,14 @@ impl kernel_types::Programs for Programs {
             return None;
         }
         self.find(target).err()
+    }
+
+    fn places(&self, target: &Target) -> Result<Option<InPrograms>, Refusal> {
+        let mut programs = target.patterns().filter_map(split).map(|(program, _)| program);
+        match programs.any(|program| self.is_later(program)) {
+            true => Ok(None),
+            false => several::find(self, target).map(|several| Some(several.named)),
+        }
     }
 }
 
@@ -64,6 +75,9 @@ impl Programs {
     ///
     /// If one is missing.
     pub fn find(&self, target: &Target) -> Result<Vec<Found>, Refusal> {
+        if target.is_many() {
+            return several::find(self, target).map(|several| several.found);
+        }
         let Some(InProgram { program, place }) = in_program(target) else {
             let what = format!("'{}' is not a place in a program", target.name);
             return Err(Refusal::of_this_kernel(what, None));
@@ -75,12 +89,21 @@ impl Programs {
 
 fn find_in(opened: Opened, place: Place, parameters: usize) -> Result<Found, Refusal> {
     let Opened { path, elf } = opened;
-    let locations = match place {
-        Place::Function { name, plus } => of_function(&elf, &path, name, plus)?,
-        Place::Address(address) => vec![of_address(&elf, &path, address)?],
-        Place::Static { provider, name } => of_static(&elf, &path, provider, name, parameters)?,
-    };
+    let locations = place_in(&elf, &path, place, parameters)?;
     Ok(Found { path, file: elf.file, locations })
+}
+
+pub(crate) fn place_in(
+    elf: &Elf,
+    path: &str,
+    place: Place,
+    parameters: usize,
+) -> Result<Vec<Location>, Refusal> {
+    match place {
+        Place::Function { name, plus } => of_function(elf, path, name, plus),
+        Place::Address(address) => Ok(vec![of_address(elf, path, address)?]),
+        Place::Static { provider, name } => of_static(elf, path, provider, name, parameters),
+    }
 }
 
 /// The file has no code at an address that its symbols name.
@@ -230,7 +253,7 @@ fn no_static_probe(path: &str, provider: &str, name: &str, all: &[StaticProbe]) 
     Refusal::of_this_kernel(format!("{path} has no static probe '{wanted}'"), Some(help))
 }
 
-fn of_static_place(
+pub(crate) fn of_static_place(
     elf: &Elf,
     path: &str,
     probe: &StaticProbe,
@@ -261,5 +284,6 @@ fn of_static_place(
             )
         })
     });
-    Ok(Location { offset, semaphore, arguments: arguments.collect::<Result<_, _>>()? })
+    let arguments = arguments.collect::<Result<_, _>>()?;
+    Ok(Location { semaphore, arguments, ..Location::bare(offset) })
 }

@@ -28,9 +28,13 @@ const NAME_MAX: usize = 512;
 /// The largest number of parameters of a tracepoint.
 const PARAMETERS_MAX: usize = 12;
 
-/// Attach points of a probe at most. Each has a program of its own: to load, attach and detach it
-/// takes some milliseconds.
+/// Attach points of a probe at most. Each has a program or an event of its own: to load, attach and
+/// detach it takes some milliseconds.
 pub const PLACES_MAX: usize = 256;
+/// The same in programs, where one link has all places of a file.
+pub const PLACES_IN_PROGRAMS_MAX: usize = 1024;
+/// Of system calls there are fewer: one program serves all.
+const CALLS_MAX: usize = 512;
 /// In a name: any characters, and any character.
 pub const WILDCARDS: [char; 2] = ['*', '?'];
 
@@ -127,13 +131,56 @@ impl ProbeKind {
 
     /// Whether a probe may name several such attach points, by a list or by wildcards.
     pub fn takes_many(self) -> bool {
-        matches!(self, ProbeKind::Tracepoint | ProbeKind::Function | ProbeKind::Return)
+        match self {
+            ProbeKind::Tracepoint
+            | ProbeKind::TraceEvent
+            | ProbeKind::Function
+            | ProbeKind::Return
+            | ProbeKind::Syscall
+            | ProbeKind::ReturnSyscall
+            | ProbeKind::User
+            | ProbeKind::ReturnUser
+            | ProbeKind::Usdt => true,
+            ProbeKind::Timer
+            | ProbeKind::Sample
+            | ProbeKind::Breakpoint
+            | ProbeKind::Start
+            | ProbeKind::End => false,
+        }
+    }
+
+    /// Whether the places of such a probe are in programs and libraries.
+    pub fn is_in_program(self) -> bool {
+        matches!(self, ProbeKind::User | ProbeKind::ReturnUser | ProbeKind::Usdt)
+    }
+
+    /// Whether a program of such a probe finds out at a hit at which of its places it is.
+    /// Otherwise each place has a program of its own, with its number as a constant.
+    pub fn finds_place(self) -> bool {
+        self.takes_many()
+            && !matches!(self, ProbeKind::Tracepoint | ProbeKind::Function | ProbeKind::Return)
+    }
+
+    /// Attach points of a probe of this kind at most.
+    pub fn places_max(self) -> usize {
+        match self {
+            ProbeKind::User | ProbeKind::ReturnUser | ProbeKind::Usdt => PLACES_IN_PROGRAMS_MAX,
+            ProbeKind::Syscall | ProbeKind::ReturnSyscall => CALLS_MAX,
+            _ => PLACES_MAX,
+        }
+    }
+
+    /// Whether a name, which may be a list, means several attach points.
+    pub(crate) fn is_many(self, name: &str) -> bool {
+        let calls = matches!(self, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
+        let all_calls = calls && name == syscall::ALL_CALLS;
+        self.takes_many() && !all_calls && (name.contains(", ") || name.contains(WILDCARDS))
     }
 
     /// Why a name cannot be that of an attach point of this kind, and the remedy.
     pub fn wrong(self, name: &str) -> Option<Wrong> {
         let plain = name.replace(WILDCARDS, "_");
-        self.wrong_name(if self.takes_many() { &plain } else { name })
+        self.wrong_name(if self.is_many(name) { &plain } else { name })
     }
 
     fn wrong_name(self, name: &str) -> Option<Wrong> {

@@ -16,7 +16,6 @@ pub use arch::{Arch, Counter};
 pub use module::Module;
 pub use poll::{Poll, Source};
 
-use crate::attach_points::WILDCARDS;
 use serde::{Deserialize, Serialize};
 
 /// A byte range in [`Schema::text`].
@@ -344,7 +343,7 @@ impl Target {
 
     /// It may be several attach points.
     pub fn is_many(&self) -> bool {
-        self.kind.takes_many() && (self.name.contains(", ") || self.name.contains(WILDCARDS))
+        self.kind.is_many(&self.name)
     }
 
     /// One of its attach points, with the same parameters.

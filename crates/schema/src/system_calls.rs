@@ -56,6 +56,13 @@ impl Machine {
         }
     }
 
+    /// By the number of a 32-bit program's call, that of the 64-bit call of the same name.
+    pub fn named_as_32(self) -> BTreeMap<u32, u32> {
+        let own = self.calls();
+        let same = |(name, number): (&str, u32)| Some((number, *own.get(name)?));
+        self.calls_32().into_iter().filter_map(same).collect()
+    }
+
     pub fn number(self, name: &str) -> Option<u32> {
         self.calls().get(name).copied()
     }
@@ -92,6 +99,11 @@ mod tests {
         assert_eq!(Machine::Arm.number("openat"), Some(56));
         assert_eq!(Machine::Arm.number("open"), None);
         assert_eq!(Machine::X86.number("sys_openat"), None);
+        // openat, getpid; and mmap2, which 64-bit programs do not have.
+        let same = Machine::X86.named_as_32();
+        let found = [295, 20, 192].map(|n| same.get(&n).copied());
+        assert_eq!(found, [Some(257), Some(39), None]);
+        assert_eq!(Machine::Arm.named_as_32().get(&322), Some(&56));
     }
 
     #[test]

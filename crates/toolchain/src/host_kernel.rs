@@ -5,12 +5,14 @@ mod formats;
 mod functions;
 mod image;
 mod modules;
+mod preemption;
 
 pub use formats::TraceEvents;
 use functions::RunningFunctions;
 pub use image::types_of;
 use modules::LoadedModules;
 pub use modules::load_needed;
+pub use preemption::{Preemption, preemption};
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::{Counts, Formats};
@@ -82,26 +84,6 @@ pub fn preempts_programs(types: &KernelTypes, release: &str, version: &str) -> b
     let major = release.split('.').next().and_then(|n| n.parse::<u32>().ok());
     let since_7 = major.is_some_and(|n| n >= 7) || types.has_fast_srcu();
     since_7 && version.contains("PREEMPT") && types.has_function("bpf_preempt_disable")
-}
-
-/// What a kernel allows programs to do that run with preemption on, on every kernel that preempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preemption {
-    /// It never preempts.
-    None,
-    /// A program can disable it: since Linux 6.11.
-    CanBeHeldOff,
-    /// A program cannot.
-    CannotBeHeldOff,
-}
-
-/// Of the kernel with these types and this version string.
-pub fn preemption(types: &KernelTypes, version: &str) -> Preemption {
-    match (version.contains("PREEMPT"), types.has_function("bpf_preempt_disable")) {
-        (false, _) => Preemption::None,
-        (true, true) => Preemption::CanBeHeldOff,
-        (true, false) => Preemption::CannotBeHeldOff,
-    }
 }
 
 /// Whether one link can attach a program to many places of programs: since Linux 6.6.

@@ -7,10 +7,10 @@ mod function;
 pub(super) mod sampled;
 mod snapshot;
 pub mod syscall;
-mod trace_event;
+pub(super) mod trace_event;
 mod tracepoint;
 mod usdt;
-mod user;
+pub(super) mod user;
 
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::Refusal;

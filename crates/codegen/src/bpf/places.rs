@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From a target to its places in a kernel: one, or those that its list and its wildcards name.
 
-use super::attach_points::{names, way};
-use crate::kernel_types::{Error, KernelTypes};
+use super::attach_points::{names, syscall, trace_event, user, way};
+use super::{Program, numbers_places, programs};
+use crate::kernel_types::{Error, InPrograms, KernelTypes};
 use crate::refusal::Refusal;
-use klogger_schema::attach_points::PLACES_MAX;
-use klogger_schema::model::Target;
+use klogger_schema::model::{ProbeKind, Schema, Target};
 use klogger_schema::wildcard::matches;
 use std::collections::BTreeSet;
 
@@ -28,8 +28,36 @@ pub struct Places {
 /// Attach points that match a target's wildcards at most: each is compared with its prototype.
 const MATCHES_MAX: usize = 4096;
 
+/// Whether the places of a target have numbers, which `klogger_place()` gives.
+pub fn have_numbers(schema: &Schema, target: &Target) -> bool {
+    target.kind.takes_many() && (target.is_many() || numbers_places(schema))
+}
+
+/// The number of the place in C, where it is found out at a hit. `LIST` is a number of
+/// [`call_lists`].
+pub(super) fn number_in_c(kind: ProbeKind) -> Option<&'static str> {
+    match kind {
+        ProbeKind::Syscall | ProbeKind::ReturnSyscall => {
+            Some("klogger_place_of_call(klogger_arguments[0], LIST)")
+        }
+        kind => kind.finds_place().then_some("klogger_place_of_link(klogger_arguments)"),
+    }
+}
+
+/// The programs for system calls whose places have numbers. The position of one is its number.
+pub fn call_lists(schema: &Schema) -> Vec<Program> {
+    let is_one = |p: &Program| {
+        let target = &schema.probes[p.probe].targets[p.target];
+        syscall::is_system_call(target.kind) && have_numbers(schema, target)
+    };
+    programs(schema).into_iter().filter(is_one).collect()
+}
+
 /// The places of a target in a kernel, or why it has none.
 pub fn find(target: &Target, kernel: &KernelTypes) -> Result<Result<Places, Refusal>, Error> {
+    if target.is_many() && target.kind.is_in_program() {
+        return Ok(in_programs(target, kernel));
+    }
     let mut found = Places::default();
     let mut why = None;
     for pattern in target.patterns() {
@@ -40,7 +68,7 @@ pub fn find(target: &Target, kernel: &KernelTypes) -> Result<Result<Places, Refu
             }
             continue;
         }
-        let all = names(target.kind, kernel);
+        let all = candidates(target.kind, kernel)?;
         let matching: Vec<&String> = all.iter().filter(|name| matches(pattern, name)).collect();
         if matching.len() > MATCHES_MAX {
             return Ok(Err(too_many(target, matching.len(), "match")));
@@ -55,16 +83,53 @@ pub fn find(target: &Target, kernel: &KernelTypes) -> Result<Result<Places, Refu
             }
         }
     }
-    let distinct: BTreeSet<String> = found.left_out.drain(..).collect();
-    found.left_out.extend(distinct);
-    Ok(match (found.places.len(), why) {
-        (0, why) => Err(none(target, found.left_out.len(), why)),
-        (n, _) if n > PLACES_MAX => Err(too_many(target, n, "match, with these parameters")),
-        _ => Ok(found),
-    })
+    if target.kind == ProbeKind::TraceEvent
+        && let Some(refusal) = trace_event::keep_equal(target, &mut found, kernel)?
+    {
+        return Ok(Err(refusal));
+    }
+    Ok(bounded(target, found, why))
 }
 
-fn is_pattern(name: &str, target: &Target) -> bool {
+/// The names that a wildcard is compared with.
+fn candidates(kind: ProbeKind, kernel: &KernelTypes) -> Result<Vec<String>, Error> {
+    match kind {
+        // Also those that are listed as tracepoints.
+        ProbeKind::TraceEvent => kernel.trace_events(),
+        ProbeKind::Syscall | ProbeKind::ReturnSyscall => Ok(syscall::single(kernel)),
+        _ => Ok(names(kind, kernel)),
+    }
+}
+
+/// Of a target that names several places in programs.
+fn in_programs(target: &Target, kernel: &KernelTypes) -> Result<Places, Refusal> {
+    if let Some(refusal) = user::unpassable(target) {
+        return Err(refusal);
+    }
+    // Until the program is known, the names are as they are written.
+    let found = kernel.places_in_programs(target)?.unwrap_or_else(|| InPrograms {
+        names: target.patterns().map(String::from).collect(),
+        left_out: Vec::new(),
+    });
+    let place = |name| Place { name, way: 0 };
+    let places = found.names.into_iter().map(place).collect();
+    bounded(target, Places { places, left_out: found.left_out }, None)
+}
+
+/// Not more places than there can be, and one at least. `why` one was left out.
+fn bounded(target: &Target, found: Places, why: Option<Refusal>) -> Result<Places, Refusal> {
+    let left_out: BTreeSet<String> = found.left_out.into_iter().collect();
+    let found = Places { left_out: left_out.into_iter().collect(), ..found };
+    match (found.places.len(), why) {
+        (0, why) => Err(none(target, found.left_out.len(), why)),
+        (n, _) if n > target.kind.places_max() => {
+            Err(too_many(target, n, "match, with these parameters"))
+        }
+        _ => Ok(found),
+    }
+}
+
+pub(super) fn is_pattern(name: &str, target: &Target) -> bool {
     target.is_many() && name.contains(['*', '?'])
 }
 
@@ -77,14 +142,16 @@ impl Places {
 }
 
 fn too_many(target: &Target, count: usize, how: &str) -> Refusal {
-    Refusal::of_the_schema(
-        format!(
-            "'{}' is too many places: {count} of this kernel's {}s {how}",
-            target.label(),
-            target.kind.noun()
-        ),
-        format!("a probe has at most {PLACES_MAX} places: write more of their names"),
-    )
+    let (label, noun) = (target.label(), target.kind.noun());
+    let message = match target.kind.is_in_program() {
+        true => format!("'{label}' is too many places: {count} match"),
+        false => {
+            format!("'{label}' is too many places: {count} of this kernel's {noun}s {how}")
+        }
+    };
+    let most = target.kind.places_max();
+    let help = format!("a probe has at most {most} places: write more of their names");
+    Refusal::of_the_schema(message, help)
 }
 
 /// No attach point matches, or none with these parameters.
@@ -95,7 +162,10 @@ fn none(target: &Target, left_out: usize, why: Option<Refusal>) -> Refusal {
             format!("this kernel has no {} '{}'", target.kind.noun(), target.name),
             Some(format!(
                 "'klogger places WORD --kind {}' lists those with a word",
-                target.kind.word().replace(' ', "-")
+                match target.kind {
+                    ProbeKind::Return => ProbeKind::Function.word(),
+                    kind => kind.word().trim_start_matches("return "),
+                }
             )),
         ),
         // Not for one of them only.

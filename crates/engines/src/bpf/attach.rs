@@ -6,11 +6,14 @@ mod uprobe;
 
 pub use uprobe::InPrograms;
 
+use super::placed::Numbered;
 use super::sampler::{Sampler, Wanted};
 use klogger_os::Error;
 use klogger_os::perf_events;
 use klogger_schema::model::{ProbeKind, Target};
-use libbpf_rs::{Link, Object, OpenProgramMut, ProgramAttachType, ProgramMut, ProgramType};
+use libbpf_rs::{
+    Link, Object, OpenProgramMut, PerfEventOpts, ProgramAttachType, ProgramMut, ProgramType,
+};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// What keeps a program attached, until it is dropped.
@@ -36,6 +39,21 @@ pub struct Site<'a> {
     pub target: &'a Target,
     /// `None` if the target is not in a program.
     pub programs: Option<&'a InPrograms>,
+    /// The places of the target that have numbers; the program gets the number with a hit.
+    pub places: Vec<&'a Numbered>,
+}
+
+impl<'a> Site<'a> {
+    /// Of a target with one place, which is not in a program.
+    pub fn new(object: &'a Object, target: &'a Target) -> Site<'a> {
+        Site { object, target, programs: None, places: Vec::new() }
+    }
+
+    /// The number of a place of the target, in the upper half of a link's cookie; 0: it has none.
+    fn cookie(&self, place: &str) -> u64 {
+        let number = self.places.iter().find(|p| p.target.name == place).map(|p| p.number);
+        u64::from(number.unwrap_or(0)) << 32
+    }
 }
 
 struct Row {
@@ -100,13 +118,7 @@ static ROWS: [Row; 14] = [
     Row {
         kind: ProbeKind::TraceEvent,
         // Not by libbpf, which needs a tracefs that is mounted.
-        attach: |program, site| {
-            let event = perf_events::trace_event(&site.target.name)?;
-            let link = program.attach_perf_event(event.as_raw_fd())?;
-            // The link closes it.
-            let _ = event.into_raw_fd();
-            Ok(vec![link].into())
-        },
+        attach: trace_events,
         help: OTHERS,
         // The kernel runs one such program at a time on a CPU.
         copies: false,
@@ -133,6 +145,20 @@ static ROWS: [Row; 14] = [
     LISTED,
     Row { kind: ProbeKind::End, ..LISTED },
 ];
+
+fn trace_events(program: &ProgramMut, site: &Site) -> Attached {
+    let one = |name: &str| -> Result<Link, Box<dyn std::error::Error>> {
+        let event = perf_events::trace_event(name)?;
+        let options = PerfEventOpts { cookie: site.cookie(name), ..PerfEventOpts::default() };
+        let link = program.attach_perf_event_with_opts(event.as_raw_fd(), options)?;
+        // The link closes it.
+        let _ = event.into_raw_fd();
+        Ok(link)
+    };
+    let names = site.places.iter().map(|place| place.target.name.as_str());
+    let alone = site.places.is_empty().then_some(site.target.name.as_str());
+    Ok(names.chain(alone).map(one).collect::<Result<Vec<Link>, _>>()?.into())
+}
 
 /// The kernel refuses some functions that it lists.
 const FUNCTIONS: &str =

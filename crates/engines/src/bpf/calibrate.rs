@@ -237,7 +237,7 @@ impl Arms {
         let mut arms = vec![Vec::new(); kinds];
         let before = bare(syscall, rounds * PASSES);
         let target = Target::bare(ProbeKind::Tracepoint, name);
-        let site = Site { object: &self.object, target: &target, programs: None };
+        let site = Site::new(&self.object, &target);
         let link = attach(PROGRAM, &site)?;
         // The first blocks run with cold caches.
         (0..kinds as u32).for_each(|arm| _ = self.block(arm, syscall));

@@ -34,6 +34,8 @@ pub struct Config {
     pub preempt_count: u64,
     /// The kernel has links of many places in programs: since Linux 6.6.
     pub uprobe_multi: bool,
+    /// The kernel has the system calls of 32-bit programs.
+    pub calls_32: bool,
     /// A bit for each CPU on which events are logged, if not on all.
     pub cpus: [u64; layout::CPUS_MAX / 64],
 }
@@ -72,6 +74,7 @@ impl Config {
             (layout::CONFIG_COPY, part.copy),
             (layout::CONFIG_BEGINNING, self.beginning()),
             (layout::CONFIG_PREEMPTION, self.preemption()),
+            (layout::CONFIG_CALLS_32, self.calls_32.into()),
         ];
         let mut bytes = vec![0; layout::CONFIG];
         for (at, word) in words {

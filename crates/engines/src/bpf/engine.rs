@@ -3,14 +3,15 @@
 
 use super::BpfEngine;
 use super::attach::{InPrograms, Site};
-use super::calls::Calls;
+use super::calls::{Asking, Calls};
 use super::counters::Counters;
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
+use super::placed::Numbered;
 use super::snapshot::Snapshot;
 use super::user_stacks::UserStacks;
 use super::wake_ups::WakeUpMap;
-use super::{attach, grace, placed, prepare};
+use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
 use crate::engine::{Engine, EngineInfo, Forecast, Moment, events_of};
 use crate::left_names::{self, LeftNames};
@@ -22,6 +23,7 @@ use crate::threads::Threads;
 use crate::times::Times;
 use crate::user_code::UserCode;
 use klogger_codegen::bpf::attach_points::syscall::is_system_call;
+use klogger_codegen::bpf::places::call_lists;
 use klogger_codegen::bpf::{MAKER, Program, programs};
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Costs, ProbeState};
@@ -114,8 +116,7 @@ impl Engine for BpfEngine {
     }
 
     fn places(&self) -> Vec<String> {
-        let placed = self.objects.iter().flat_map(|o| &o.placed);
-        placed.map(|placed| placed::name_of(&placed.target)).collect()
+        self.objects.iter().flat_map(|o| &o.places).map(Numbered::name).collect()
     }
 
     fn probes(&self) -> &[ProbeState] {
@@ -251,11 +252,15 @@ impl BpfEngine {
                 program.ok_or_else(|| Error::new("a planned program was not generated"))?;
             if is_system_call(target.kind) {
                 let number = part.probes as usize + i;
-                attaching.calls.add(&loaded.object, &program.name, number, target)?;
+                let list = call_lists(schema).iter().position(|p| *p == program);
+                let asking = Asking { program: &program.name, number, target, list };
+                let places = loaded.places.iter().filter(|place| place.probe == i);
+                attaching.calls.add(n, &loaded.object, &asking, places)?;
                 continue;
             }
             let programs = Some(&attaching.programs);
-            let site = Site { object: &loaded.object, target, programs };
+            let places = loaded.places.iter().filter(|place| place.probe == i).collect();
+            let site = Site { object: &loaded.object, target, programs, places };
             let attached = attach::attach(&program.name, &site)?;
             match Snapshot::of(target, attached.links) {
                 Ok(snapshot) => self.snapshots.push(snapshot),

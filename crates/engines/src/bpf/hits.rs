@@ -162,7 +162,7 @@ impl Hits {
             unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
                 .store(probe.copies, Ordering::SeqCst);
             let (object, target) = (&object, &probe.target);
-            let site = Site { object, target, programs: None };
+            let site = Site::new(object, target);
             links.extend(attach::attach(&probe.program, &site)?.links);
         }
         self.attached.push((links, object));

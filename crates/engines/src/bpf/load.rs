@@ -52,6 +52,8 @@ const USER_SCRATCH: &str = "klogger_user_scratch";
 pub const CALL_TABLE: &str = ".bss.klogger_y";
 pub const ON_ENTRY: &str = "klogger_on_entry";
 pub const ON_EXIT: &str = "klogger_on_exit";
+/// In objects of schemata with a probe at several system calls.
+pub const CALL_LISTS: &str = ".bss.klogger_x";
 
 /// The maps that the first object makes and all others reuse.
 pub struct Shared {
@@ -185,7 +187,8 @@ pub(super) fn choose_programs(
         let (Some(program), Some(place)) = (program, place) else { continue };
         let target = &schema.probes[program.probe].targets[program.target];
         attach::prepare(&mut loaded, target.kind, config.uprobe_multi);
-        if target.is_many() && loaded.prog_type() == ProgramType::Tracing {
+        let is_placed = target.is_many() && !target.kind.finds_place();
+        if is_placed && loaded.prog_type() == ProgramType::Tracing {
             let cannot = |e| Error::new(format!("cannot load a program for {}: {e}", place.name));
             loaded.set_attach_target(0, Some(place.name.clone())).map_err(cannot)?;
         }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Probes at several places: a program for each place, which is the loaded program of the probe
-//! once more, for another attach point and with the number of its place.
+//! Probes at several places: their numbers; and, where a program cannot find out at a hit where it
+//! is, a program for each place, which is the loaded program of the probe once more, for another
+//! attach point and with the number of its place.
 //!
 //! libbpf loads one program for one attach point. What it has loaded has been relocated, so that
 //! its instructions can be loaded again: an object for each place would take several times as long.
 
 use klogger_codegen::KernelTypes;
-use klogger_codegen::bpf::{Program, numbers_places, programs};
+use klogger_codegen::bpf::places::have_numbers;
+use klogger_codegen::bpf::{Program, programs};
 use klogger_codegen::kernel_types::AttachType;
 use klogger_os::Error;
 use klogger_os::perf_events;
@@ -18,6 +20,7 @@ use libbpf_rs::{AsRawLibbpf, Object};
 use libbpf_sys::{bpf_insn, bpf_program__expected_attach_type, bpf_program__type};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
 
 /// The program of a probe at one of its places.
 pub struct Placed {
@@ -53,60 +56,96 @@ impl Loaded {
     }
 }
 
-/// Whether the probe has a program for each place, in place of one that libbpf attaches.
-fn has_placed(schema: &Schema, target: &Target) -> bool {
-    target.is_many() || target.kind.takes_many() && numbers_places(schema)
+/// A place with a number.
+pub struct Numbered {
+    /// Index of the probe in its schema.
+    pub probe: usize,
+    /// The place, as a target.
+    pub target: Target,
+    way: usize,
+    pub number: u16,
 }
 
-/// The places of a schema's probes that have programs of their own, as targets; their numbers
-/// follow each other.
-pub fn places_of(schema: &Schema, plans: &[Plan]) -> Vec<(usize, Target, Place)> {
+impl Numbered {
+    /// How the place is called where its number is shown.
+    pub fn name(&self) -> String {
+        match self.target.kind {
+            ProbeKind::Return | ProbeKind::ReturnSyscall | ProbeKind::ReturnUser => {
+                self.target.label()
+            }
+            _ => self.target.name.clone(),
+        }
+    }
+}
+
+/// The places of a schema's probes that have numbers, which follow each other from `first` on.
+pub fn numbered(schema: &Schema, plans: &[Plan], first: usize) -> Result<Vec<Numbered>, Error> {
     let mut found = Vec::new();
-    for (n, (probe, plan)) in schema.probes.iter().zip(plans).enumerate() {
-        let target = plan.target.map(|target| &probe.targets[target]);
-        let Some(target) = target.filter(|target| has_placed(schema, target)) else { continue };
-        found.extend(plan.places.iter().map(|place| (n, target.at(&place.name), place.clone())));
+    for (probe, (declared, plan)) in schema.probes.iter().zip(plans).enumerate() {
+        let target = plan.target.map(|target| &declared.targets[target]);
+        let Some(target) = target.filter(|target| have_numbers(schema, target)) else { continue };
+        for Place { name, way } in &plan.places {
+            let number = u16::try_from(first + found.len()).map_err(|_| {
+                Error::new(format!("{}: more places than 65535", target.label()))
+                    .help("name fewer places in the schema")
+            })?;
+            found.push(Numbered { probe, target: target.at(name), way: *way, number });
+        }
     }
-    found
+    Ok(found)
 }
 
-/// How a place is called where its number is shown.
-pub fn name_of(target: &Target) -> String {
-    match target.kind {
-        ProbeKind::Return => target.label(),
-        _ => target.name.clone(),
-    }
+/// What the program of a place is loaded from.
+struct Made {
+    as_what: Loaded,
+    instructions: Vec<bpf_insn>,
 }
 
-/// Loads the programs of all places of a schema's probes. `object` has the loaded programs that
-/// they are made of; `first`: the number of the first place.
+/// Loads the programs of those places that have their own. `object` has the loaded programs that
+/// they are made of.
 pub fn load(
     object: &Object,
     schema: &Schema,
     plans: &[Plan],
     types: &KernelTypes,
-    first: usize,
+    places: &[Numbered],
 ) -> Result<Vec<Placed>, Error> {
     let programs = programs(schema);
-    let places = places_of(schema, plans).into_iter().enumerate();
-    let one = |(n, (probe, target, place)): (usize, (usize, Target, Place))| {
+    let mut made = Vec::new();
+    for place in places.iter().filter(|place| !place.target.kind.finds_place()) {
         let is_its = |p: &&Program| {
-            (p.probe, Some(p.target), p.way) == (probe, plans[probe].target, place.way)
+            (p.probe, Some(p.target), p.way) == (place.probe, plans[place.probe].target, place.way)
         };
         let template = programs.iter().find(is_its).map(|p| p.name.clone()).unwrap_or_default();
-        let label = target.label();
-        let cannot = |e: String| Error::new(format!("cannot load the program of {label}: {e}"));
-        let number = u16::try_from(first + n).map_err(|_| {
-            cannot("more places than 65535".into()).help("name fewer places in the schema")
-        })?;
-        let (as_what, instructions) = again(object, &template, &target, types, number)?;
-        let name = format!("klogger_{probe}");
-        let program = as_what.load(&name, &instructions);
-        let program = program.map_err(|e| cannot(e.to_string()))?;
-        let by_type = as_what.attached_by.is_some();
-        Ok(Placed { probe, target, program, by_type })
-    };
-    places.map(one).collect()
+        let (as_what, instructions) = again(object, &template, &place.target, types, place.number)?;
+        made.push((place, Made { as_what, instructions }));
+    }
+    load_all(&made)
+}
+
+/// Fewer programs than these are loaded by one thread.
+const SHARE_MIN: usize = 8;
+
+/// The time is the verifier's, and it runs in as many threads as ask for it.
+fn load_all(made: &[(&Numbered, Made)]) -> Result<Vec<Placed>, Error> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = made.len().div_ceil(threads).max(SHARE_MIN);
+    let load = |part: &[(&Numbered, Made)]| part.iter().map(load_one).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let parts = made.chunks(share).map(|part| scope.spawn(move || load(part)));
+        let parts: Vec<_> = parts.collect();
+        let failed = || vec![Err(Error::new("a thread that loads programs has ended"))];
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_else(|_| failed())).collect()
+    })
+}
+
+fn load_one((place, made): &(&Numbered, Made)) -> Result<Placed, Error> {
+    let (probe, target) = (place.probe, place.target.clone());
+    let program = made.as_what.load(&format!("klogger_{probe}"), &made.instructions);
+    let program = program
+        .map_err(|e| Error::new(format!("cannot load the program of {}: {e}", target.label())))?;
+    let by_type = made.as_what.attached_by.is_some();
+    Ok(Placed { probe, target, program, by_type })
 }
 
 /// The instructions of a loaded program, with the number of another place, and what they are loaded

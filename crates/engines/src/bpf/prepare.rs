@@ -36,6 +36,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         preempt: host_kernel::preempts_programs(&types, &release, &version),
         preemption: host_kernel::preemption(&types, &version),
         preempt_count: types.preempt_count(),
+        calls_32: klogger_codegen::system_calls::has_32_bit(&types),
         uprobe_multi: host_kernel::has_uprobe_multi(&types),
         ..config
     };
@@ -79,6 +80,7 @@ fn config(request: &Request, rings: usize) -> Result<Config, Error> {
         preemption: Preemption::None,
         preempt_count: 0,
         uprobe_multi: false,
+        calls_32: false,
         cpus: cpu_bits(&request.cpus),
     })
 }
@@ -150,7 +152,7 @@ fn check_overwrite(unit: &CompiledSchema, plans: &[Plan], config: &Config) -> Re
              program",
             target.label()
         ))
-        .help("record without --flight-recorder")),
+        .help("record without --flight-recorder, or boot this kernel with preempt=voluntary")),
     }
 }
 

@@ -27,6 +27,7 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
         preempt: host_kernel::preempts_programs(types, &release, &version),
         preemption: host_kernel::preemption(types, &version),
         preempt_count: types.preempt_count(),
+        calls_32: klogger_codegen::system_calls::has_32_bit(types),
         uprobe_multi: host_kernel::has_uprobe_multi(types),
         cpus: [0; layout::CPUS_MAX / 64],
         choice: None,

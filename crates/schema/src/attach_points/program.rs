@@ -27,7 +27,7 @@ pub enum Place<'a> {
 impl<'a> InProgram<'a> {
     /// Of a probe at a function or an address.
     pub fn of_function(name: &'a str) -> Option<InProgram<'a>> {
-        let (program, place) = split_program(name)?;
+        let (program, place) = split(name)?;
         let place = match address(place) {
             Some(address) => Place::Address(address),
             None => match place.rsplit_once('+').and_then(|(f, n)| Some((f, number(n)?))) {
@@ -56,8 +56,9 @@ pub fn is_relative(program: &str) -> bool {
     program.contains('/') && !program.starts_with('/')
 }
 
-/// At the first colon that is not one of `::`, which names of C++ and Rust contain.
-fn split_program(name: &str) -> Option<(&str, &str)> {
+/// The program and what is after it: at the first colon that is not one of `::`, which names of C++
+/// and Rust contain.
+pub fn split(name: &str) -> Option<(&str, &str)> {
     let bytes = name.as_bytes();
     let is_single = |at: &usize| {
         bytes[*at] == b':'

@@ -2,6 +2,7 @@
 //! Checks probes, their `klogger()` calls and their C.
 
 use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
+use crate::c::{self, Token};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Probe, Span};
 use crate::names::shorten;
@@ -19,6 +20,32 @@ pub fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
         }
     }
 }
+
+/// The program of a probe of these kinds finds out at a hit where it is, and passes that to the
+/// body only.
+pub fn check_places(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    let mut targets = draft.probes.iter().flat_map(|p| &p.targets);
+    let Some(target) = targets.find(|t| t.kind.finds_place()) else { return };
+    for block in &draft.code {
+        let all = Span { start: 0, end: block.text.len() };
+        let is_one = |(token, at): &(Token, Span)| {
+            *token == Token::Word && &block.text[at.start..at.end] == FUNCTION
+        };
+        for (_, at) in c::tokens(&block.text, all).filter(is_one) {
+            let span = Span { start: block.span.start + at.start, end: block.span.start + at.end };
+            let what = format!("{FUNCTION}() has no number here for a {}", target.kind.noun());
+            found.push(
+                Diagnostic::error(span, what)
+                    .label("not in a probe")
+                    .related(target.span, "at this place")
+                    .help("call it in the probe's own body, and pass on the number"),
+            );
+        }
+    }
+}
+
+/// The function that gives the number of a place.
+const FUNCTION: &str = "klogger_place";
 
 pub fn check_calls(probe: &Probe, all: &Draft, found: &mut Vec<Diagnostic>) {
     for call in &probe.calls {

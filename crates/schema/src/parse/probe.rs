@@ -3,6 +3,7 @@
 
 use super::{Parse, Parser};
 use crate::attach_points::PLACES_MAX;
+use crate::attach_points::syscall::ALL_CALLS;
 use crate::c::{self, BadCall, Token as C, Unclosed};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
@@ -141,6 +142,7 @@ impl Parser<'_> {
         while kind.takes_many() && self.cursor.peek().token == Token::Comma {
             self.cursor.next();
             let (other, at) = self.one_name(kind, known)?;
+            self.check_alone(kind, [&name, &other], at);
             if name.split(", ").any(|before| before == other) {
                 let what = format!("`{}` is in this list twice", shorten(&other));
                 self.report(Diagnostic::error(at, what).label("again").help("remove it"));
@@ -158,15 +160,30 @@ impl Parser<'_> {
         Ok((name, span))
     }
 
+    /// The name that stands for all system calls is not one of a list.
+    fn check_alone(&mut self, kind: ProbeKind, names: [&str; 2], at: Span) {
+        let calls = matches!(kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
+        if calls && names.contains(&ALL_CALLS) {
+            self.report(
+                Diagnostic::error(at, "`*` stands for all system calls")
+                    .label("with others")
+                    .help("write it alone, or in a probe of its own"),
+            );
+        }
+    }
+
     /// Everything up to the parenthesis: names of attach points may contain characters that are not
     /// tokens of this language.
     fn one_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
         let first = self.cursor.peek();
         let start = first.span.start;
         let rest = &self.cursor.text[start..];
+        // Names of C++ have commas between `<` and `>`.
+        let mut depth = 0i32;
         let ends = |c: char| {
+            depth += i32::from(c == '<') - i32::from(c == '>');
             "(){};\"".contains(c)
-                || c == ',' && kind.takes_many()
+                || c == ',' && kind.takes_many() && depth <= 0
                 || if kind.is_phrase() { c == '\n' } else { c.is_whitespace() }
         };
         let length = rest[..rest.find(ends).unwrap_or(rest.len())].trim_end().len();

@@ -4,7 +4,7 @@
 //! (`runtime/bpf/calls.h`).
 
 use super::{Frame, Hit, Row};
-use crate::kernel_types::Error;
+use crate::kernel_types::{Error, KernelTypes};
 use crate::system_calls;
 use klogger_schema::attach_points::syscall::ALL_CALLS;
 use klogger_schema::model::{Param, ProbeKind, Target};
@@ -16,7 +16,7 @@ pub(super) static ENTRY: Row = Row {
     needs: Some("KLOGGER_SYSTEM_CALLS"),
     refuse: system_calls::refuse,
     section: |_| "tp_btf/sys_enter".into(),
-    frame: Frame::none,
+    frame,
     arguments: |target, _| arguments(target),
     names: system_calls::names,
     parameters: |kernel, name| Ok(system_calls::parameters(kernel, ProbeKind::Syscall, name)),
@@ -29,12 +29,23 @@ pub(super) static RETURN: Row = Row {
     needs: Some("KLOGGER_SYSTEM_CALLS"),
     refuse: system_calls::refuse,
     section: |_| "tp_btf/sys_exit".into(),
-    frame: Frame::none,
+    frame,
     arguments: |target, _| arguments(target),
     // Those that can be entered.
     names: |_| Vec::new(),
     parameters: |kernel, name| Ok(system_calls::parameters(kernel, ProbeKind::ReturnSyscall, name)),
 };
+
+/// The names of all calls of a kernel, without that which stands for all.
+pub(in crate::bpf) fn single(kernel: &KernelTypes) -> Vec<String> {
+    system_calls::names(kernel).into_iter().filter(|name| name != ALL_CALLS).collect()
+}
+
+/// Whether the running call is one of a 32-bit program, once for all arguments.
+fn frame(_: &Target) -> Frame {
+    let before = "\t__attribute__((unused)) const int klogger_32 = klogger_is_32();\n".into();
+    Frame { before, ..Frame::default() }
+}
 
 /// Whether the program of a probe is reached by way of the programs for all system calls.
 pub fn is_system_call(kind: ProbeKind) -> bool {
@@ -64,8 +75,7 @@ fn arguments(target: &Target) -> Result<Vec<String>, Error> {
         let ty = &param.ty;
         match n.checked_sub(before.len()) {
             None => format!("({ty}){}", before[n]),
-            Some(n) if all => format!("({ty})klogger_any_argument(klogger_arguments[0], {n})"),
-            Some(n) => format!("({ty})klogger_argument(klogger_arguments[0], {n})"),
+            Some(n) => format!("({ty})klogger_argument(klogger_arguments[0], {n}, klogger_32)"),
         }
     };
     Ok(target.params.iter().enumerate().map(of).collect())

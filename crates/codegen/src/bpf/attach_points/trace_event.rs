@@ -5,6 +5,7 @@
 //! is attached, the kernel checks that it does not read beyond the record.
 
 use super::{Frame, Hit, Row};
+use crate::bpf::places::{Places, find};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use crate::trace_event::{Field, Shape, TraceEvent};
@@ -17,7 +18,11 @@ pub(super) static ROW: Row = Row {
     counted: false,
     needs: None,
     refuse,
-    section: |target| format!("tp/{}", target.name.replacen(':', "/", 1)),
+    section: |target| match target.is_many() {
+        // The recorder attaches it to each.
+        true => "tp".into(),
+        false => format!("tp/{}", target.name.replacen(':', "/", 1)),
+    },
     arguments,
     frame: Frame::none,
     names: without_tracepoint,
@@ -83,10 +88,54 @@ fn problem(param: &Param, event: &TraceEvent, kernel: &KernelTypes) -> Option<Re
     ))
 }
 
+/// One program reads the records of all places of a target, so its fields must be where they are in
+/// the first one. Others that match a wildcard are left out; one that is named is refused.
+pub(in crate::bpf) fn keep_equal(
+    target: &Target,
+    found: &mut Places,
+    kernel: &KernelTypes,
+) -> Result<Option<Refusal>, Error> {
+    let Some(first) = found.places.first().map(|place| place.name.clone()) else { return Ok(None) };
+    let there = layout(target, &first, kernel)?;
+    let mut equal = Vec::new();
+    for place in found.places.drain(..) {
+        if layout(target, &place.name, kernel)? == there {
+            equal.push(place);
+        } else if target.patterns().any(|pattern| pattern == place.name) {
+            let message = format!(
+                "the fields of trace event '{}' are not at the same places as those of '{first}'",
+                place.name
+            );
+            let help = "write a second probe for it".into();
+            return Ok(Some(Refusal::of_the_schema(message, help)));
+        } else {
+            found.left_out.push(place.name);
+        }
+    }
+    found.places = equal;
+    Ok(None)
+}
+
+/// Where a trace event has the fields that a target's parameters name, and what they are.
+fn layout(
+    target: &Target,
+    name: &str,
+    kernel: &KernelTypes,
+) -> Result<Vec<(u32, u32, bool, Shape)>, Error> {
+    let event = kernel.trace_event(name)?;
+    let fields = event.iter().flat_map(|event| target.params.iter().map(|p| event.field(&p.name)));
+    Ok(fields.flatten().map(|f| (f.offset, f.size, f.signed, f.shape)).collect())
+}
+
 /// Reads the fields from the record, to which `klogger_arguments` points.
 fn arguments(target: &Target, kernel: &KernelTypes) -> Result<Vec<String>, Error> {
     let missing = |what: &str| Error(format!("this kernel has no {what}"));
-    let event = kernel.trace_event(&target.name)?;
+    let first = match target.is_many() {
+        true => find(target, kernel)?.ok().and_then(|found| found.places.into_iter().next()),
+        false => None,
+    };
+    let name = first.map_or(target.name.clone(), |place| place.name);
+    let event = kernel.trace_event(&name)?;
     let event = event.ok_or_else(|| missing(&target.label()))?;
     let of = |param: &Param| {
         let field = event.field(&param.name);

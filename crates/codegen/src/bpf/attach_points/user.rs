@@ -48,7 +48,7 @@ fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Erro
 }
 
 /// Whether a parameter is not passed as an integer is.
-pub(super) fn unpassable(target: &Target) -> Option<Refusal> {
+pub(in crate::bpf) fn unpassable(target: &Target) -> Option<Refusal> {
     target.params.iter().filter(|param| !param.ty.contains('*')).find_map(|param| {
         let has = |words: &[&str]| param.ty.split_whitespace().any(|word| words.contains(&word));
         let (what, help) = if has(&["float", "double"]) {

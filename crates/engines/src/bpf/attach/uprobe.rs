@@ -58,17 +58,22 @@ pub fn attach(program: &ProgramMut, site: &Site) -> Result<Vec<Link>, Box<dyn st
     Ok(links)
 }
 
-/// By which the program of a static probe finds out where its arguments are.
+/// By which a program finds out where it is, and that of a static probe where its arguments are.
 fn cookie(site: &Site, own: &InPrograms, location: &Location) -> Result<u64, Error> {
+    let place = match location.place.as_str() {
+        "" => site.target.name.as_str(),
+        place => place,
+    };
+    let at = site.cookie(place);
     if site.target.kind != ProbeKind::Usdt {
-        return Ok(0);
+        return Ok(at);
     }
     let number = own.next_place()?;
     let map = site.object.maps().find(|m| m.name() == PLACES);
     let map = map.ok_or_else(|| Error::new("the compiled schema has no map of static probes"))?;
-    map.update(&number.to_ne_bytes(), &place(location), MapFlags::ANY)
+    map.update(&number.to_ne_bytes(), &arguments(location), MapFlags::ANY)
         .map_err(|e| Error::new(format!("cannot describe a static probe to its program: {e}")))?;
-    Ok(number.into())
+    Ok(at | u64::from(number))
 }
 
 fn attach_to(
@@ -107,7 +112,7 @@ fn attach_to(
 }
 
 /// A `struct klogger_usdt`.
-fn place(location: &Location) -> Vec<u8> {
+fn arguments(location: &Location) -> Vec<u8> {
     let mut bytes = vec![0; layout::USDT];
     for (argument, to) in
         location.arguments.iter().zip(bytes.chunks_exact_mut(layout::USDT_ARGUMENT))
