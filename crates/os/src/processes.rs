@@ -109,6 +109,25 @@ pub fn process_of(tid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
+/// The number of a process in its own pid namespace.
+pub fn own_number(pid: u32) -> Option<u32> {
+    innermost(&format!("/proc/{pid}/status"))
+}
+
+/// The thread of process `pid` whose number in its own pid namespace is `tid`.
+pub fn thread_of_own_number(pid: u32, tid: u32) -> Option<u32> {
+    let own = |t: &u32| innermost(&format!("/proc/{pid}/task/{t}/status"));
+    threads_of(pid).into_iter().find(|t| own(t) == Some(tid))
+}
+
+/// The last number after `NSpid:` in a file such as `/proc/1/status`.
+fn innermost(status: &str) -> Option<u32> {
+    let text = fs::read(status).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
 /// When a process or a thread was started, in ticks since boot. Together with this, its id is
 /// unique.
 pub fn started(pid: u32) -> Option<u64> {
@@ -172,6 +191,9 @@ mod tests {
         assert!(named_me.start_ns > 0 && named(u32::MAX / 2).is_none());
         assert_eq!(without_work(b"kworker/0:1H-kblockd".to_vec()), b"kworker/0:1H");
         assert_eq!((process_of(me), process_of(u32::MAX / 2)), (Some(me), None));
+        // A test may run in a container.
+        assert!(own_number(me).is_some_and(|own| thread_of_own_number(me, own) == Some(me)));
+        assert_eq!(own_number(u32::MAX / 2), None);
         assert!(started(me) >= started(1));
         assert_eq!(started(u32::MAX / 2), None);
     }

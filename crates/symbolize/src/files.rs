@@ -6,6 +6,7 @@ use crate::elf::{Facts, facts};
 use crate::perf_map::{BYTES_MAX, PerfMap};
 use klogger_log::code::{File as Code, UserStack};
 use klogger_os::files::open_regular;
+use klogger_os::processes;
 use std::fs::{self, File};
 use std::io;
 use std::io::Read;
@@ -77,7 +78,7 @@ impl Search {
         let mut looked = Vec::new();
         let outside = format!("/tmp/perf-{pid}.map");
         let inside = self.processes.contains(&pid).then(|| {
-            let inner = own_number(pid).unwrap_or(pid);
+            let inner = processes::own_number(pid).unwrap_or(pid);
             PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{inner}.map"))
         });
         for path in inside.into_iter().chain([self.below(&outside)]) {
@@ -176,11 +177,4 @@ fn vdso() -> io::Result<NamedTempFile> {
 
 fn is_hex(file: &Code) -> bool {
     file.build_id.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-/// The number of a process in its own pid namespace.
-fn own_number(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_whitespace().next_back()?.parse().ok()
 }

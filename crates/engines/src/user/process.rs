@@ -112,7 +112,7 @@ impl Elsewhere {
     pub fn look() -> Elsewhere {
         let mut there: HashMap<u32, Vec<u32>> = HashMap::new();
         for pid in processes::all_processes() {
-            if let Some(own) = own_number(pid).filter(|own| *own != pid) {
+            if let Some(own) = processes::own_number(pid).filter(|own| *own != pid) {
                 there.entry(own).or_default().push(pid);
             }
         }
@@ -203,25 +203,6 @@ impl Mapped<'_> {
     fn has_name(&self, name: &str) -> bool {
         self.path.file_name().is_some_and(|n| n == name)
     }
-}
-
-/// The number of a process in its own pid namespace.
-fn own_number(pid: u32) -> Option<u32> {
-    innermost(&format!("/proc/{pid}/status"))
-}
-
-/// The thread of process `pid` whose number in its own pid namespace is `tid`.
-pub fn thread(pid: u32, tid: u32) -> Option<u32> {
-    let own = |t: &u32| innermost(&format!("/proc/{pid}/task/{t}/status"));
-    processes::threads_of(pid).into_iter().find(|t| own(t) == Some(tid))
-}
-
-/// The last number after `NSpid:`.
-fn innermost(status: &str) -> Option<u32> {
-    let text = fs::read(status).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().last()?.parse().ok()
 }
 
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
@@ -351,6 +332,6 @@ mod tests {
             runs_as(std::process::id(), os::files::effective_uid()) && !runs_as(u32::MAX / 2, 0)
         );
         assert_eq!(owner(u32::MAX / 2, inode, name), Owner::Nobody);
-        assert_eq!(own_number(std::process::id()), Some(std::process::id()));
+        assert_eq!(processes::own_number(std::process::id()), Some(std::process::id()));
     }
 }

@@ -242,7 +242,8 @@ impl Program {
     /// The thread whose number for itself is `tid`.
     fn thread(&self, tid: u32) -> Thread {
         let known = self.pid == self.file.facts.pid;
-        let tid = if known { tid } else { process::thread(self.pid, tid).unwrap_or(tid) };
+        let tid =
+            if known { tid } else { processes::thread_of_own_number(self.pid, tid).unwrap_or(tid) };
         Thread { tid, tgid: self.pid }
     }
 
