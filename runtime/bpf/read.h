@@ -4,6 +4,7 @@
 #define KLOGGER_BPF_READ_H
 
 #include "maps.h"
+#include "registers.h"
 
 /* The bit that is 1 in addresses of the kernel and 0 in those of programs. */
 #if defined(__TARGET_ARCH_x86)
@@ -69,8 +70,8 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
 #define klogger_read(to, from, size) klogger_read_any(to, size, from)
 
 /*
- * Whether the kernel's structure has this member; it is decided when the program is loaded, and what
- * depends on it is then removed.
+ * Whether the kernel's structure has this member; it is decided when the program is loaded, and
+ * what depends on it is then removed.
  */
 #define klogger_has_member(type, member) \
 	__builtin_preserve_field_info(((type *)0)->member, 2 /* does it exist? */)
@@ -162,16 +163,8 @@ static __always_inline __u64 klogger_function_result(void *arguments)
  * Registers at a kprobe, whose context is struct pt_regs, by number of the argument; and the
  * register with the result. A structure behind a register has no type unless it is given one.
  */
-#ifdef __TARGET_ARCH_x86
-#define KLOGGER_REGISTER(n) ((n) == 0 ? 14 : (n) == 1 ? 13 : (n) == 2 ? 12 : (n) == 3 ? 11 : \
-			     (n) == 4 ? 9 : 8)
-#define KLOGGER_RESULT 10
-#else /* arm64 */
-#define KLOGGER_REGISTER(n) (n)
-#define KLOGGER_RESULT 0
-#endif
-#define klogger_argument_register(n) (klogger_arguments[KLOGGER_REGISTER(n)])
-#define klogger_result_register() (klogger_arguments[KLOGGER_RESULT])
+#define klogger_argument_register(n) (klogger_arguments[KLOGGER_WORD_OF(n)])
+#define klogger_result_register() (klogger_arguments[KLOGGER_WORD_OF_RESULT])
 #define klogger_of_type(type, value) \
 	bpf_rdonly_cast((const void *)(value), \
 			__builtin_btf_type_id(*(type *)0, 1 /* in the kernel's types */))
@@ -180,18 +173,11 @@ static __always_inline __u64 klogger_function_result(void *arguments)
  * What a program of a timer, a sample or a breakpoint gets: struct bpf_perf_event_data, which is
  * the registers of what was interrupted, and two words.
  */
-#if defined(__TARGET_ARCH_x86)
-#define KLOGGER_SAMPLED_REGISTERS 21
-#define klogger_sampled_ip() klogger_sampled(16)
-#define klogger_sampled_user() ((klogger_sampled(17 /* cs */) & 3) == 3)
-#elif defined(__TARGET_ARCH_arm64)
-#define KLOGGER_SAMPLED_REGISTERS 34
-#define klogger_sampled_ip() klogger_sampled(32)
-#define klogger_sampled_user() ((klogger_sampled(33 /* pstate */) & 15) == 0)
-#endif
+#define klogger_sampled_ip() klogger_sampled(KLOGGER_WORD_OF_IP)
+#define klogger_sampled_user() KLOGGER_IS_USER(klogger_sampled(KLOGGER_WORD_OF_MODE))
 #define klogger_sampled(n) (((const volatile __u64 *)klogger_arguments)[n])
-#define klogger_sampled_period() klogger_sampled(KLOGGER_SAMPLED_REGISTERS)
-#define klogger_sampled_address() klogger_sampled(KLOGGER_SAMPLED_REGISTERS + 1)
+#define klogger_sampled_period() klogger_sampled(KLOGGER_REGISTERS)
+#define klogger_sampled_address() klogger_sampled(KLOGGER_REGISTERS + 1)
 
 #ifdef KLOGGER_TIMERS
 /* When the latest hit of a CPU was due, by number of the probe. */

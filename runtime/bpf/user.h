@@ -7,27 +7,11 @@
 #define KLOGGER_BPF_USER_H
 
 #include "maps.h"
+#include "registers.h"
 
 /* The load is volatile, because the verifier refuses those at offsets that were combined. */
 #define klogger_register(word) \
 	(*(const volatile __u64 *)((const char *)klogger_arguments + 8 * (word)))
-
-/* The first KLOGGER_IN_REGISTERS arguments are in registers, the others on the stack. */
-#if defined(__TARGET_ARCH_arm64)
-#define KLOGGER_IN_REGISTERS 8
-#define KLOGGER_WORD_OF(n) (n)
-#define KLOGGER_WORD_OF_RESULT 0
-#define KLOGGER_WORD_OF_STACK 31
-#define KLOGGER_ON_STACK(n) (8 * ((n) - KLOGGER_IN_REGISTERS))
-#else
-#define KLOGGER_IN_REGISTERS 6
-/* rdi, rsi, rdx, rcx, r8, r9 */
-#define KLOGGER_WORD_OF(n) ((n) == 3 ? 11 : (n) == 4 ? 9 : (n) == 5 ? 8 : 14 - (n))
-#define KLOGGER_WORD_OF_RESULT 10
-#define KLOGGER_WORD_OF_STACK 19
-/* After the address to return to. */
-#define KLOGGER_ON_STACK(n) (8 * ((n) - KLOGGER_IN_REGISTERS + 1))
-#endif
 
 static __always_inline __u64 klogger_user_word(__u64 address)
 {

@@ -44,6 +44,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("list.h", include_str!("../../../runtime/bpf/list.h")),
     ("objects.h", include_str!("../../../runtime/bpf/objects.h")),
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
+    ("registers.h", include_str!("../../../runtime/bpf/registers.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
     ("user.h", include_str!("../../../runtime/bpf/user.h")),
     ("user_stack.h", include_str!("../../../runtime/bpf/user_stack.h")),

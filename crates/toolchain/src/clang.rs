@@ -4,6 +4,8 @@
 
 mod expanded;
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
 mod sizes;
 
 use klogger_codegen::{KernelTypes, NamedText, RUNTIME, Runs, bpf, printable};
