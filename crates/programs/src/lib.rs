@@ -10,6 +10,7 @@ mod find;
 mod instructions;
 mod libraries;
 mod list;
+mod packed;
 mod several;
 mod static_probes;
 mod symbols;

@@ -3,6 +3,7 @@
 
 use crate::Wrong;
 use crate::elf::{Elf, Named, text_at};
+use crate::packed;
 use elf::abi;
 use elf::endian::LittleEndian;
 use elf::file::Class;
@@ -26,17 +27,25 @@ pub struct Function {
     pub exported: bool,
 }
 
-/// All functions: of the symbol table, of the dynamic symbols, and of the separate debug
-/// information that distributions keep beside stripped programs.
+/// All functions: of the symbol table, of the dynamic symbols, and of stripped programs those that
+/// distributions keep beside them, or packed in them.
 pub fn functions(elf: &Elf) -> Result<Vec<Function>, Wrong> {
-    let mut all = of_table(elf, abi::SHT_DYNSYM)?;
+    let all = of_table(elf, abi::SHT_DYNSYM)?;
     let own = of_table(elf, abi::SHT_SYMTAB)?;
-    let separate = if own.is_empty() { of_separate_file(elf) } else { Vec::new() };
-    all.extend(own.into_iter().chain(separate));
+    if !own.is_empty() {
+        return Ok(sorted(all, own));
+    }
+    let mut elsewhere = [of_separate_file, packed::functions].into_iter().map(|look| look(elf));
+    let found = elsewhere.find(|found| !found.is_empty()).unwrap_or_default();
+    Ok(sorted(all, found))
+}
+
+fn sorted(mut all: Vec<Function>, more: Vec<Function>) -> Vec<Function> {
+    all.extend(more);
     // Exported ones first, so that each is kept as such.
     all.sort_by(|a, b| (&a.name, a.address, b.exported).cmp(&(&b.name, b.address, a.exported)));
     all.dedup_by(|a, b| a.name == b.name && a.address == b.address);
-    Ok(all)
+    all
 }
 
 fn of_separate_file(elf: &Elf) -> Vec<Function> {
@@ -59,7 +68,7 @@ pub fn variable(elf: &Elf, name: &str) -> Option<u64> {
     })
 }
 
-fn of_table(elf: &Elf, table: u32) -> Result<Vec<Function>, Wrong> {
+pub(crate) fn of_table(elf: &Elf, table: u32) -> Result<Vec<Function>, Wrong> {
     let Some(Named { entries, names }) = elf.with_names(table)? else { return Ok(Vec::new()) };
     let exported = table == abi::SHT_DYNSYM;
     let function = |symbol: Symbol| {
