@@ -42,3 +42,71 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
     }
     Ok(refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_codegen::kernel_types::Functions;
+    use klogger_os::files::effective_uid;
+    use klogger_schema::{Options, parse};
+    use klogger_toolchain::clang;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// A kernel that has kprobes, and refuses fentry.
+    struct OnlyKprobes(BTreeMap<String, u32>);
+
+    impl Functions for OnlyKprobes {
+        fn fentry(&self) -> Result<(), String> {
+            Err("it refuses fentry".into())
+        }
+
+        fn kprobes(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn symbols(&self) -> &BTreeMap<String, u32> {
+            &self.0
+        }
+
+        fn traceable(&self) -> Option<&BTreeSet<String>> {
+            None
+        }
+    }
+
+    const SCHEMA: &str = "schema s\nevent E { uint flags  ulong count  long result }\n\
+        probe function vfs_read(struct file *file, char *buf, size_t count) {\n\
+        klogger(E, file->f_inode->i_flags, count, 0);\n}\n\
+        probe return vfs_read(ssize_t result) { klogger(E, 0, 0, result); }\n";
+
+    /// Since Linux 6.2 a register can be given a type; the verifier must take that.
+    #[test]
+    fn without_fentry_a_kprobe_has_the_same_parameters() {
+        let types = host_kernel::types().unwrap();
+        let kernel = OnlyKprobes(BTreeMap::from([("vfs_read".into(), 1)]));
+        let types = types.with_functions(kernel);
+        if !types.has_function("bpf_rdonly_cast") {
+            return;
+        }
+        let schema = parse("s.klogger", SCHEMA, &Options::default()).unwrap().schema;
+        for plan in plan(&schema, &types).unwrap() {
+            assert_eq!(plan.refusals, []);
+            // Of fentry, kprobe with types, and kprobe without.
+            assert_eq!(plan.places.iter().map(|place| place.way).collect::<Vec<_>>(), [1]);
+        }
+        if effective_uid() == 0 {
+            let object = Some(clang::compile(&schema, &types).unwrap().0);
+            let refused = try_load(&CompiledSchema { schema, object }, &types).unwrap();
+            let verdicts: Vec<String> = refused.iter().map(|r| r.diagnostic().message).collect();
+            assert_eq!(verdicts, [""; 0]);
+        }
+        // What a kprobe at the end of a function does not know.
+        let text = SCHEMA.replace("(ssize_t result)", "(ssize_t result, struct file *file)");
+        let schema = parse("s.klogger", &text, &Options::default()).unwrap().schema;
+        let plan = plan(&schema, &types).unwrap().remove(1);
+        assert_eq!(
+            plan.refusals[0].1.message,
+            "on this kernel the arguments of function 'vfs_read' are not known when it returns: \
+             it refuses fentry"
+        );
+    }
+}

@@ -22,7 +22,6 @@ pub struct RunningFunctions {
     unused: Option<u32>,
     /// It was built with what fentry needs.
     has_trampolines: bool,
-    fentry: OnceLock<Result<(), String>>,
     symbols: OnceLock<BTreeMap<String, u32>>,
     traceable: OnceLock<Option<BTreeSet<String>>>,
 }
@@ -55,9 +54,12 @@ fn reason(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_string()
 }
 
+/// Whether the kernel takes fentry: asked once, because a program is loaded for it.
+static FENTRY: OnceLock<Result<(), String>> = OnceLock::new();
+
 impl Functions for RunningFunctions {
     fn fentry(&self) -> Result<(), String> {
-        self.fentry.get_or_init(|| self.try_fentry()).clone()
+        FENTRY.get_or_init(|| self.try_fentry()).clone()
     }
 
     fn kprobes(&self) -> Result<(), String> {
