@@ -89,14 +89,14 @@ fn entry(
     )
 }
 
-/// Compiles the programs whose types the kernel of the build has. Returns what the other probes
-/// lack, which are refused only when they are used.
+/// Compiles the programs whose types the kernel of the build has. Returns what the others lack, by
+/// probe and target; they are refused only when they are used.
 fn compiled(
     folder: &Path,
     schema: &mut Schema,
     types: &KernelTypes,
     object: &Path,
-) -> Vec<(usize, String)> {
+) -> Vec<(usize, usize, String)> {
     let mut all = Vec::new();
     loop {
         let texts = bpf::source(schema, types, Runs::Anywhere).unwrap();
@@ -104,20 +104,20 @@ fn compiled(
             fs::write(folder.join(&t.name), &t.text).unwrap();
         }
         let Err(said) = clang(folder, &texts[0].name, object) else { return all };
-        let found = lacking::probes(schema, &missing(&said, &schema.file));
-        let found = found.unwrap_or_else(|| panic!("{} does not compile:\n{said}", schema.file));
+        let file = schema.file.clone();
+        let found = lacking::probes(schema, &missing(&said, &file));
+        let found = found.unwrap_or_else(|| panic!("{file} does not compile:\n{said}"));
         for (probe, what) in found {
-            println!("cargo:warning={}: without {}: {what}", schema.file, label(schema, probe));
-            for target in &mut schema.probes[probe].targets {
-                target.lacks = Some(what.clone());
-            }
-            all.push((probe, what));
+            // Alternatives share a body, and the preferred one is as a rule of the newest kernels.
+            let targets = &mut schema.probes[probe].targets;
+            let first = targets.iter().position(|target| target.lacks.is_none());
+            let first = first.unwrap_or_else(|| panic!("{file} does not compile:\n{said}"));
+            let label = targets[first].label();
+            println!("cargo:warning={file}: without {label}: {what}");
+            targets[first].lacks = Some(what.clone());
+            all.push((probe, first, what));
         }
     }
-}
-
-fn label(schema: &Schema, probe: usize) -> String {
-    schema.probes[probe].targets.first().map(|t| t.label()).unwrap_or_default()
 }
 
 /// `FILE:LINE:COLUMN: error: MESSAGE`; those of other files have a line that no probe has.

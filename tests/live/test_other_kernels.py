@@ -97,7 +97,7 @@ def test_a_program_of_another_kernel(recorder, schema, clean_kernel):
     """As those of bundled schemata: loading finds out."""
     head = "probe tracepoint sched_process_fork(struct task_struct *p)"
     body = "{\n    klogger(NEW, ((struct task_struct___other *)p)->no_such);\n}"
-    lacks = "this kernel's struct task_struct___other has no member 'no_such'"
+    lacks = "this kernel's struct task_struct has no member 'no_such'"
     path = schema(f"{head} {body}", OTHER)
     done, _ = recorder.run("-s", path, "--", "true")
     assert done.code == 2

@@ -12,8 +12,9 @@ pub struct Bundled {
     pub file: &'static str,
     pub text: &'static str,
     object: &'static [u8],
-    /// The probes that were not compiled, and what the kernel lacks on which klogger was built.
-    lacks: &'static [(usize, &'static str)],
+    /// The probes and targets that were not compiled, and what the kernel lacks on which klogger
+    /// was built.
+    lacks: &'static [(usize, usize, &'static str)],
 }
 
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
@@ -40,13 +41,11 @@ impl Bundled {
             Error::new(format!("the bundled schema '{}' does not parse", self.name))
         })?;
         let mut schema = parsed.schema;
-        for (probe, what) in self.lacks {
-            let why = format!(
-                "klogger was built on another kernel, and {}",
-                what.replacen("this", "that", 1)
-            );
-            for target in schema.probes.get_mut(*probe).into_iter().flat_map(|p| &mut p.targets) {
-                target.lacks = Some(why.clone());
+        for (probe, target, what) in self.lacks {
+            let what = what.replacen("this kernel", "that kernel", 1);
+            let targets = schema.probes.get_mut(*probe).map(|probe| &mut probe.targets);
+            if let Some(target) = targets.and_then(|targets| targets.get_mut(*target)) {
+                target.lacks = Some(format!("klogger was built on another kernel, and {what}"));
             }
         }
         Ok(CompiledSchema { schema, object: Some(self.object.to_vec()) })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the compiler's messages to the probes whose C needs types that a kernel lacks. build.rs uses
-//! this file too.
+//! From the compiler's messages to the probes whose C needs types that a kernel lacks. build.rs
+//! uses this file too.
 
 use klogger_schema::model::{Probe, Schema};
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Makes and removes files in an ext4 file system, and prints what ftrace counts meanwhile. The module
-# is loaded already.
+# Makes and removes files in an ext4 file system, and prints what ftrace counts meanwhile. The
+# module is loaded already.
 tracing=/sys/kernel/tracing
 echo 'p:new ext4_mb_new_blocks' >>$tracing/kprobe_events
 echo 1 >$tracing/events/kprobes/new/enable

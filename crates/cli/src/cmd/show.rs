@@ -80,6 +80,7 @@ pub fn run(args: Args) -> Outcome {
             print_decodings(&schema);
             print_polls(&schema);
             print_parameters(&schema);
+            print_modules(&schema);
             print_probes(&schema, &opinion);
         }
         Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
@@ -300,6 +301,13 @@ fn print_parameters(schema: &Schema) {
         println!("\nparameter {} {} = {}", p.type_name, p.name, p.shown(p.default));
         p.doc.iter().for_each(|doc| println!("    {doc}"));
         println!("    {}; klogger record --set {}.{}=...", p.range(), schema.name, p.name);
+    }
+}
+
+/// What `klogger record` loads if it is not there.
+fn print_modules(schema: &Schema) {
+    for module in &schema.modules {
+        println!("\nmodule {}{}", module.name, if module.optional { " optional" } else { "" });
     }
 }
 

@@ -244,9 +244,14 @@ fn lacking(verdict: &str) -> Option<String> {
     let (_, path) = verdict.strip_prefix(UNRESOLVED)?.split_once("] ")?;
     let path = path.split(" (").next().unwrap_or(path);
     Some(match path.split_once('.') {
-        Some((owner, member)) => format!("this kernel's {owner} has no member '{member}'"),
-        None => format!("this kernel has no {path}"),
+        Some((owner, member)) => format!("this kernel's {} has no member '{member}'", real(owner)),
+        None => format!("this kernel has no {}", real(path)),
     })
+}
+
+/// The name without what CO-RE ignores, from `___` on.
+fn real(name: &str) -> &str {
+    name.split("___").next().unwrap_or(name)
 }
 
 /// The verifier's reason: the last line before its statistics.
@@ -336,7 +341,7 @@ mod tests {
         let lacks = "this kernel's struct task_struct has no member 'gone'";
         assert_eq!(refused.lacks(), Some((0, lacks)));
         assert!(refused.diagnostic().message.ends_with(&format!("sched_switch: {lacks}")));
-        let whole = "failed to resolve CO-RE relocation <type_id> [7] struct gone";
+        let whole = "failed to resolve CO-RE relocation <type_id> [7] struct gone___new";
         assert_eq!(lacking(whole).as_deref(), Some("this kernel has no struct gone"));
         assert_eq!(lacking("R1 invalid mem access 'scalar'"), None);
     }

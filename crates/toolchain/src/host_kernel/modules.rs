@@ -107,7 +107,8 @@ fn load(name: &str) -> Result<(), String> {
 fn missing(schema: &Schema, module: &Module, why: &str) -> Error {
     let before = schema.text.get(..module.span.start).unwrap_or_default();
     let (file, line, name) = (&schema.file, before.matches('\n').count() + 1, &module.name);
-    Error::new(format!("{file}:{line}: cannot load the kernel module '{name}': {why}")).help(format!(
+    let error = Error::new(format!("{file}:{line}: cannot load the kernel module '{name}': {why}"));
+    error.help(format!(
         "record on a kernel that has it: 'klogger guest --help'; 'module {name} optional' records \
          without it"
     ))
@@ -119,7 +120,7 @@ mod tests {
     use klogger_schema::{Options, parse};
 
     const TEXT: &str =
-        "schema m\nmodule no_such_module\nevent A { }\nprobe timer 9Hz { klogger(A); }\n";
+        "schema m\nmodule no_such_module\nevent A { }\nprobe timer 9Hz() { klogger(A); }\n";
 
     fn schema(text: &str) -> Schema {
         parse("m.klogger", text, &Options::default()).unwrap().schema

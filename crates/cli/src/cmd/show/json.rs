@@ -4,7 +4,7 @@
 use crate::schemata::Opinion;
 use klogger_schema::Severity;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Probe, Schema, Target};
+use klogger_schema::model::{Module, Probe, Schema, Target};
 use klogger_toolchain::compiled_schema::Plan;
 use serde_json::{Value, json};
 
@@ -56,6 +56,8 @@ pub fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> V
     }
     let refused =
         opinion.found.iter().find(|d| d.severity == Severity::Error).map(|d| d.message.clone());
+    let module = |m: &Module| json!({ "name": m.name, "optional": m.optional });
+    let modules: Vec<Value> = schema.modules.iter().map(module).collect();
     json!({
         "schema": schema.name,
         "doc": schema.doc,
@@ -65,6 +67,7 @@ pub fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> V
         "events": events,
         "decodings": schema.decodings,
         "parameters": schema.parameters,
+        "modules": modules,
         "probes": probes,
         "refused": refused,
         "kernel_error": opinion.unchecked,
