@@ -23,6 +23,7 @@ DOCS = {
     "stack(x)": "a stack, by its number: the innermost function first",
     "device(x)": "a dev_t, as major:minor: 8:1",
     "ip(x)": "an address in network byte order: 192.0.2.1, 2001:db8::1",
+    "endpoint(x)": "an address of a socket: 192.0.2.1:80, [2001:db8::1]:80, unix",
     "errno(x)": "the name of an error, of a negative number: -ENOENT",
 }
 # Numbers of 64 bits, a negative one as two's complement.
@@ -71,6 +72,7 @@ ELSE (
 IS_LIST = "typeof(x) LIKE '%]'"
 ITEM = "TRY_CAST(x AS HUGEINT)"
 ITEMS = "TRY_CAST(x AS HUGEINT[])"
+ENDPOINT_BYTES = 20
 
 
 def create(connection: duckdb.DuckDBPyConnection) -> None:
@@ -89,6 +91,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         f"CREATE MACRO klogger.ip(x) AS CASE WHEN {IS_LIST} THEN {of_bytes} ELSE {of_number} END"
     )
+    connection.execute(endpoint())
     connection.execute(function("errno", lambda x: f"{x}::VARCHAR"))
     for text in declared(connection):
         connection.execute(text)
@@ -128,6 +131,20 @@ def ip_of_bytes() -> str:
         f"CASE WHEN len(x) = 4 THEN {v4} WHEN len(x) <> 16 THEN x::VARCHAR"
         f" WHEN x[1:12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255] THEN '::ffff:' || {mapped}"
         f" {cases} ELSE {text} END"
+    )
+
+
+def endpoint() -> str:
+    """Of 20 bytes: family, port, both of 16 bits, and the address."""
+    bytes_ = f"({ITEMS})"
+    family, port = (f"({bytes_}[{at}] + 256 * {bytes_}[{at + 1}])" for at in (1, 3))
+    return (
+        f"CREATE MACRO klogger.endpoint(x) AS CASE WHEN len({bytes_}) <> {ENDPOINT_BYTES}"
+        f" THEN x::VARCHAR"
+        f" WHEN {family} = 0 THEN '-' WHEN {family} = 1 THEN 'unix'"
+        f" WHEN {family} = 2 THEN klogger.ip({bytes_}[5:8]) || ':' || {port}"
+        f" WHEN {family} = 10 THEN '[' || klogger.ip({bytes_}[5:20]) || ']:' || {port}"
+        f" ELSE 'family:' || {family} END"
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ V6 = [
         "0102030405060708090a0b0c0d0e0f10",
     )
 ]
+SIDES: list[int | list[int] | bytes] = [
+    struct.pack("<HH16s", family, port, bytes.fromhex(address))
+    for family, port, address in (
+        (2, 80, "7f000001"),
+        (2, 65535, "c00002ff"),
+        (10, 443, V6[0].hex()),
+        (10, 8080, "00000000000000000000ffff01020304"),
+        (10, 0, "20010db8000000000000000000000001"),
+        (1, 0, ""),
+        (0, 0, ""),
+        (17, 0, "01"),
+    )
+]
 FIELDS: dict[str, tuple[str, str, list[int | list[int] | bytes]]] = {
     "plain_hex": ("u64:hex", "hex({})", [0, 255, 2**64 - 1, 2**63]),
     "signed_hex": ("i16:hex", "hex({})", [0, -1, -32768, 5]),
@@ -41,6 +55,7 @@ FIELDS: dict[str, tuple[str, str, list[int | list[int] | bytes]]] = {
     "peer_signed": ("i32:ip", "ip({})", [0x0100007F, -1]),
     "peer_bytes": ("u8[4]:ip", "ip({})", [b"\x7f\x00\x00\x01", b"\xc0\x00\x02\xff"]),
     "peer_six": ("u8[16]:ip", "ip({})", list(V6)),
+    "side": ("u8[20]:endpoint", "endpoint({})", SIDES),
     "result": ("i64:errno", "errno({})", [-2, -11, -35, -95, -133, -9999, 0, 17]),
     "result_small": ("i8:errno", "errno({})", [-2, 3]),
     "results": ("i32[2]:errno", "errno({})", [[-2, 7]]),
@@ -98,7 +113,8 @@ def test_each_decoding_has_a_function_and_a_case() -> None:
 
 def test_values_without_a_text(log: Path) -> None:
     with klogger.open(log, locked=True) as opened:
-        calls = ("hex", "code", "symbol", "stack", "device", "ip", "errno", "operation", "rights")
+        numbers = ("hex", "code", "symbol", "stack", "device", "ip", "endpoint")
+        calls = (*numbers, "errno", "operation", "rights")
         query = ", ".join(f"{name}(NULL)" for name in calls)
         assert opened.rows(f"SELECT {query}, thread(NULL, 0)") == [(None,) * (len(calls) + 1)]
         query = "SELECT symbol(4097), symbol(8208), symbol(7), hex('klogger')"

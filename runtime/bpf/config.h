@@ -84,8 +84,20 @@ struct klogger_config {
 	__u64 cpus[KLOGGER_CPUS_MAX / 64];	/* a bit for each CPU: see KLOGGER_SOME_CPUS */
 	/* From the run queue of a CPU to the variable with its preemption count; 0: unknown. */
 	__u64 preempt_count;
+	/*
+	 * The address of the variable that says where the structures of pages begin; 0: no schema
+	 * asks.
+	 */
+	__u64 vmemmap;
 	struct klogger_choice choice;
 };
+
+/*
+ * `vmemmap`: the variable is not known, but they begin at a multiple of so many bytes, and end
+ * before the next one.
+ */
+#define KLOGGER_VMEMMAP_ALIGNED 1
+#define KLOGGER_VMEMMAP_ALIGNMENT (1ull << 30)
 
 /*
  * The state of an event. The last two can be combined: it is on, with a rate limit, and only on the

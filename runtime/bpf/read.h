@@ -129,6 +129,52 @@ static __always_inline void klogger_text_store(void *dst, struct klogger_text *t
 		bpf_probe_read_kernel(dst, length, text->bytes);
 }
 
+#ifdef KLOGGER_TEXTS
+/*
+ * Several texts of an event, or a long one, are too long for the stack. They are read twice: to
+ * here for their lengths, and then into the record. What this memory contains is never used, so
+ * that a hit may interrupt another one.
+ */
+struct {
+	int (*type)[6 /* BPF_MAP_TYPE_PERCPU_ARRAY */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[KLOGGER_RECORD_MAX];
+} klogger_scratch SEC(".maps");
+
+/* The length of a C string, at most `most`; 0 if it cannot be read. */
+static __always_inline __u32 klogger_string_length(__u32 index, const char *src, __u32 most)
+{
+	__u32 first = 0, length;
+	char *scratch = bpf_map_lookup_elem(&klogger_scratch, &first);
+	long n;
+
+	/* It always exists, but the verifier cannot know that. */
+	if (!scratch)
+		return 0;
+	n = klogger_read_text(scratch, most + 1, src);
+	if (unlikely(n < 0))
+		klogger_count_unread(index, src);
+	length = n > 0 ? n - 1 : 0;
+	asm volatile("" : "+r"(length));
+	return length <= most ? length : most;
+}
+
+/*
+ * Copies `length` bytes of it, which klogger_string_length() has found. If the text has become
+ * shorter since, a NUL ends it.
+ */
+static __always_inline void klogger_string_store(__u32 index, void *dst, const char *src,
+						 __u32 length, __u32 most)
+{
+	asm volatile("" : "+r"(length));
+	if (length > most || !length)
+		return;
+	if (unlikely(klogger_read_any(dst, length, src)))
+		klogger_count_unread(index, src);
+}
+#endif
+
 /*
  * Fields of a trace event's record, for the arguments of its probe: a number, an array, and a text
  * whose offset is in the lower half of the word at `at`. The loads are volatile, because the

@@ -6,7 +6,7 @@
 #include "core.h"
 
 /* Bytes of the ring into which benchmarks log; it has room for several events of any size. */
-#define KLOGGER_BENCH_RING (1u << 17)
+#define KLOGGER_BENCH_RING (1u << 19)
 #define KLOGGER_BENCH_BATCH (KLOGGER_BENCH_RING / 2 / KLOGGER_RECORD_MAX)
 
 /*

@@ -294,6 +294,12 @@ static __always_inline void klogger_text_store(char *to, const struct klogger_te
 	memcpy(to, text->bytes, text->length);
 }
 
+/* For events with several `string`, or one of another length: bytes of the text, at most `most`. */
+u32 klogger_text_length(const char *from, u32 most);
+
+#define klogger_string_length(index, from, most) klogger_text_length(from, most)
+#define klogger_string_store(index, to, from, length, most) klogger_read(to, from, length)
+
 static __always_inline u32 klogger_context_tid(void)
 {
 	return current->pid;

@@ -143,6 +143,22 @@ u32 klogger_read_text(char *to, const char *from, size_t size)
 }
 EXPORT_SYMBOL_GPL(klogger_read_text);
 
+u32 klogger_text_length(const char *from, u32 most)
+{
+	char part[64];
+	u32 done = 0, size, length;
+
+	while (from && done < most) {
+		size = min_t(u32, most - done, sizeof(part) - 1);
+		length = klogger_read_text(part, from + done, size + 1);
+		done += length;
+		if (length < size)
+			break;
+	}
+	return done;
+}
+EXPORT_SYMBOL_GPL(klogger_text_length);
+
 u64 klogger_context_cgroup(void)
 {
 	u64 id = 0;

@@ -154,6 +154,25 @@ static __always_inline void klogger_text_store(char *dst, const struct klogger_t
 		memcpy(dst, text->from, text->length);
 }
 
+/* For events with several `string`, or one of another length: bytes of the text, at most `most`. */
+static __always_inline __u32 klogger_string_measure(const char *src, __u32 most)
+{
+	__u32 n = 0;
+
+	while (src && n < most && src[n])
+		n++;
+	return n;
+}
+
+static __always_inline void klogger_string_copy(char *dst, const char *src, __u32 length)
+{
+	if (length)
+		memcpy(dst, src, length);
+}
+
+#define klogger_string_length(index, src, most) klogger_string_measure(src, most)
+#define klogger_string_store(index, dst, src, length, most) klogger_string_copy(dst, src, length)
+
 /* For `context tid` and `context tgid`; known if the thread has a ring. */
 static __always_inline __u32 klogger_context_tid(void)
 {

@@ -11,6 +11,7 @@ import kernels
 import pytest
 from boots import KERNEL, Case
 from kernels import BUILT, HERE
+from oracles import Log
 
 OWN = HERE / "module"
 SCRIPT = r"""
@@ -57,6 +58,12 @@ def test_they_load_and_a_module_of_ones_own_logs(boots, klogger):
     assert {"SCHEDOUT", "REQUEST", "OPENED"} <= set((out / "events").read_text().split())
     assert (out / "my.code").read_text() == "0\n", (out / "my.err").read_text()
     text = run(klogger, "cat", out / "my.klog").stdout
+    named = Log(klogger, out / "my.klog").rows(
+        "SELECT first, number, bad, last FROM named ORDER BY number"
+    )
+    short = "a text of 64 bytes: " + "0123456789" * 4 + "0123"
+    long = "".join(str(n % 10) for n in range(88)) * 4
+    assert named == [('one "text"', n, "", long[:300] if n % 2 else short) for n in range(23)]
     assert text.count(" REQUEST") == 23 and text.count(" DONE") == 23, text
 
 

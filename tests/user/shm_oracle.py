@@ -30,7 +30,7 @@ TYPES = {
     **{"long": "q", "longlong": "q", "s64": "q", "int64_t": "q"},
     **{"ulong": "Q", "ulonglong": "Q", "u64": "Q", "uint64_t": "Q"},
 }
-FIELD = re.compile(r"(string|\w+)\s*(?:\[(\d+)\])?\s+(\w+)\s*(?:\[(\d+)\])?")
+FIELD = re.compile(r"(string|\w+)\s*(?:\[((?:\.\.)?\d+)\])?\s+(\w+)\s*(?:\[(\d+)\])?")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Layout:
     def of(name: str, text: str) -> "Layout":
         fields, at = [], 8
         for scalar, before, field_name, after in FIELD.findall(text):
-            count = int(before or after or 0)
+            count = 0 if before.startswith("..") else int(before or after or 0)
             if scalar == "string" and not count:
                 shape, form = "tail", "H"
             elif scalar == "string" or (scalar == "char" and count):
@@ -70,17 +70,17 @@ class Layout:
 
     def read(self, data, at: int) -> tuple[dict, int]:
         """The values of a record, and its bytes."""
-        values, tail = {}, 0
+        values, end = {}, self.fixed
         for f in self.fields:
             found = struct.unpack_from(f.format, data, at + f.offset)
             if f.shape == "tail":
-                tail = found[0]
-                values[f.name] = bytes(data[at + self.fixed : at + self.fixed + tail])
+                values[f.name] = bytes(data[at + end : at + end + found[0]])
+                end += found[0]
             elif f.shape == "array":
                 values[f.name] = list(found)
             else:
                 values[f.name] = found[0].split(b"\0")[0] if f.shape == "text" else found[0]
-        return values, (self.fixed + tail + 7) // 8 * 8
+        return values, (end + 7) // 8 * 8
 
 
 OWN = {

@@ -248,6 +248,11 @@ def test_every_type(build, room):
     ]
     texts = [(1, b"x" * 255, 2), (3, b"x" * 255, 4), (5, b"x" * 254, 6), (7, b"", 8), (9, b"", 10)]
     assert drainer.all("TEXT") == [{"before": a, "text": t, "after": b} for a, t, b in texts]
+    path, long = b"p" * 3000, b"p" * 255
+    texts = [(b"one", 1, b"", b"three"), (b"", 2, path, b""), (long, 3, path[1:], long)]
+    assert drainer.all("TEXTS") == [
+        {"first": a, "between": n, "second": b, "third": c} for a, n, b, c in texts
+    ]
     assert drainer.all("MARK") == [{"number": -1, "text": b"a word"}]
 
 

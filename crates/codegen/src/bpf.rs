@@ -6,7 +6,7 @@ pub mod attach_points;
 pub mod calibrate;
 pub mod places;
 
-use crate::events::events_header;
+use crate::events::{events_header, reads_texts_twice};
 use crate::kernel_types::{Error, KernelTypes, Runs};
 use crate::made::Maker;
 use crate::refusal::Refusal;
@@ -83,17 +83,27 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
 
 /// Whether the C of a schema asks for the numbers of places.
 pub fn numbers_places(schema: &Schema) -> bool {
-    stack::mentions(schema, PLACE)
+    names(schema, PLACE)
 }
 
-/// What the runtime is told: which stacks the schema takes, and what its kinds of probes need.
+/// Whether the C of a schema has this word.
+pub fn names(schema: &Schema, word: &str) -> bool {
+    stack::mentions(schema, word)
+}
+
+/// What the runtime is told: which stacks the schema takes, whether texts are read twice, and what
+/// its kinds of probes need.
 fn defines(schema: &Schema, asks: stack::Asks) -> String {
-    let stacks = [(asks.kernel, "KLOGGER_STACKS"), (asks.user, "KLOGGER_USER_STACKS")];
-    let stacks = stacks.into_iter().filter_map(|(asked, word)| asked.then_some(word));
+    let own = [
+        (asks.kernel, "KLOGGER_STACKS"),
+        (asks.user, "KLOGGER_USER_STACKS"),
+        (reads_texts_twice(schema), "KLOGGER_TEXTS"),
+    ];
+    let own = own.into_iter().filter_map(|(asked, word)| asked.then_some(word));
     let targets = schema.probes.iter().flat_map(|probe| &probe.targets);
     let needs: BTreeSet<_> =
         targets.filter_map(|t| attach_points::of(t.kind).and_then(|row| row.needs)).collect();
-    stacks.chain(needs).map(|word| format!("#define {word} 1\n")).collect()
+    own.chain(needs).map(|word| format!("#define {word} 1\n")).collect()
 }
 
 /// If timers ask how much time a hit stands for: the number of probes.

@@ -7,7 +7,7 @@
 
 use crate::NamedText;
 use crate::text::{Text, comment};
-use klogger_schema::layout::{EventLayout, FieldLayout};
+use klogger_schema::layout::{EventLayout, FieldLayout, STRING_MAX};
 use klogger_schema::model::{Event, Scalar, Schema, Scope, Shape};
 
 /// `SCHEMA.events.h`. Event n of the schema has the index n; the engine adds its base to make an
@@ -73,7 +73,7 @@ fn member(f: &FieldLayout) -> String {
         Shape::One => format!("{} {}", c_type(f.scalar), f.name),
         Shape::Array(n) => format!("{} {}[{n}]", c_type(f.scalar), f.name),
         Shape::Text(n) => format!("char {}[{n}]", f.name),
-        Shape::Tail => format!("unsigned short {}", f.name),
+        Shape::Tail(_) => format!("unsigned short {}", f.name),
     }
 }
 
@@ -94,39 +94,102 @@ fn function(out: &mut Text, prefix: &str, event: &Event, layout: &EventLayout, i
         parameters(layout)
     ));
     out.push(format_args!("\tstruct klogger_record_{name} *klogger_record;\n"));
-    if let Some(tail) = layout.tail() {
-        out.push(format_args!(
-            "\tstruct klogger_text klogger_text;\n\tunsigned int klogger_size;\n\n{}",
-            guard(event, layout, index)
-        ));
-        out.push(format_args!("\tklogger_text_read({index}, &klogger_text, {});\n", tail.name));
-        out.push(format_args!(
-            "\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n",
-            layout.fixed
-        ));
-        out.push(format_args!(
-            "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, \
-             {index}, klogger_size);\n"
-        ));
-    } else {
-        out.push(format_args!("\n{}", guard(event, layout, index)));
-        out.push(format_args!(
-            "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, \
-             {index}, {});\n",
-            layout.record_size(0)
-        ));
-    }
-    out.push("\tif (!klogger_record)\n\t\treturn;\n");
+    let tails: Vec<(&FieldLayout, u32)> = layout.tails().collect();
+    let plain = plain_tail(&tails);
+    out.push(guarded(event, layout, index, plain, &tails));
+    let size = match tails[..] {
+        [] => layout.record_size(0).to_string(),
+        _ => "klogger_size".into(),
+    };
+    out.push(format_args!(
+        "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, \
+         {index}, {size});\n\tif (!klogger_record)\n\t\treturn;\n"
+    ));
     for f in &layout.fields {
-        out.push(format_args!("\t{};\n", store(f, index)));
+        out.push(format_args!("\t{};\n", store(f, index, plain.is_some())));
     }
-    if layout.tail().is_some() {
+    if plain.is_some() {
         out.push(format_args!(
             "\tklogger_text_store((char *)klogger_record + {}, &klogger_text);\n",
             layout.fixed
         ));
+    } else {
+        out.push(texts(&tails, layout, index));
     }
     out.push(format_args!("\tklogger_commit(klogger_hit, klogger_record, {index});\n}}\n"));
+}
+
+/// The only `string` of an event, of 255 bytes at most: its bytes are read once, before space is
+/// reserved. Others are read twice: for their lengths, and into the record.
+fn plain_tail<'a>(tails: &[(&'a FieldLayout, u32)]) -> Option<&'a FieldLayout> {
+    match tails[..] {
+        [(field, STRING_MAX)] => Some(field),
+        _ => None,
+    }
+}
+
+/// Whether the texts of an event of this schema are read twice.
+pub(crate) fn reads_texts_twice(schema: &Schema) -> bool {
+    schema.events.iter().any(|event| {
+        let layout = EventLayout::new(&schema.name, event, 1);
+        let tails: Vec<_> = layout.tails().collect();
+        !tails.is_empty() && plain_tail(&tails).is_none()
+    })
+}
+
+/// Declarations, the tests that come before anything is read, and the size of the record.
+fn guarded(
+    event: &Event,
+    layout: &EventLayout,
+    index: usize,
+    plain: Option<&FieldLayout>,
+    tails: &[(&FieldLayout, u32)],
+) -> String {
+    let guard = guard(event, layout, index);
+    let fixed = layout.fixed;
+    if let Some(tail) = plain {
+        return format!(
+            "\tstruct klogger_text klogger_text;\n\tunsigned int klogger_size;\n\n{guard}\
+             \tklogger_text_read({index}, &klogger_text, {});\n\
+             \tklogger_size = KLOGGER_PAD8({fixed} + klogger_text.length);\n",
+            tail.name
+        );
+    }
+    if tails.is_empty() {
+        return format!("\n{guard}");
+    }
+    let mut out = String::new();
+    for (f, _) in tails {
+        out += &format!("\tunsigned int {};\n", length_of(f));
+    }
+    out += &format!("\tunsigned int klogger_size;\n\tchar *klogger_texts;\n\n{guard}");
+    for (f, most) in tails {
+        let (length, name) = (length_of(f), &f.name);
+        out += &format!("\t{length} = klogger_string_length({index}, {name}, {most});\n");
+    }
+    let lengths: String = tails.iter().map(|(f, _)| format!(" + {}", length_of(f))).collect();
+    out + &format!("\tklogger_size = KLOGGER_PAD8({fixed}{lengths});\n")
+}
+
+/// Stores the bytes of several texts, or of a long one, after the fixed part of the record.
+fn texts(tails: &[(&FieldLayout, u32)], layout: &EventLayout, index: usize) -> String {
+    let mut out = String::new();
+    for (n, (f, most)) in tails.iter().enumerate() {
+        let length = length_of(f);
+        out += &match n {
+            0 => format!("\tklogger_texts = (char *)klogger_record + {};\n", layout.fixed),
+            _ => format!("\tklogger_texts += {};\n", length_of(tails[n - 1].0)),
+        };
+        let name = &f.name;
+        out +=
+            &format!("\tklogger_string_store({index}, klogger_texts, {name}, {length}, {most});\n");
+    }
+    out
+}
+
+/// The variable with the length of a text that is read twice.
+fn length_of(f: &FieldLayout) -> String {
+    format!("klogger_length_{}", f.name)
 }
 
 /// Leaves the function if the event is off, no thread in its scope is recorded, its condition does
@@ -161,11 +224,12 @@ pub(crate) fn declaration(f: &FieldLayout) -> String {
     match f.shape {
         Shape::One => format!("{} {}", c_type(f.scalar), f.name),
         Shape::Array(_) => format!("const {} *{}", c_type(f.scalar), f.name),
-        Shape::Text(_) | Shape::Tail => format!("const char *{}", f.name),
+        Shape::Text(_) | Shape::Tail(_) => format!("const char *{}", f.name),
     }
 }
 
-fn store(f: &FieldLayout, index: usize) -> String {
+/// `plain`: the text of the event's only `string` is in `klogger_text`.
+fn store(f: &FieldLayout, index: usize, plain: bool) -> String {
     let name = &f.name;
     let copied = |how: &str| {
         format!("{how}({index}, klogger_record->{name}, {name}, sizeof(klogger_record->{name}))")
@@ -183,7 +247,10 @@ fn store(f: &FieldLayout, index: usize) -> String {
         Shape::One => format!("klogger_store(klogger_record->{name}, {name})"),
         Shape::Array(_) => copied("klogger_copy"),
         Shape::Text(_) => copied("klogger_copy_text"),
-        Shape::Tail => format!("klogger_store(klogger_record->{name}, klogger_text.length)"),
+        Shape::Tail(_) => {
+            let length = if plain { "klogger_text.length".into() } else { length_of(f) };
+            format!("klogger_store(klogger_record->{name}, {length})")
+        }
     }
 }
 

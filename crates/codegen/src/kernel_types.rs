@@ -207,6 +207,14 @@ impl KernelTypes {
         count.zip(self.per_cpu("runqueues")).map_or(0, distance)
     }
 
+    /// Bytes of a structure.
+    pub fn size_of_struct(&self, name: &str) -> Option<u32> {
+        match self.named(name, |t| matches!(t, Type::Struct(_))) {
+            Ok(Some(Type::Struct(found))) => Some(found.size() as u32),
+            _ => None,
+        }
+    }
+
     pub fn has_function(&self, name: &str) -> bool {
         self.named(name, |t| matches!(t, Type::Func(_))).is_ok_and(|found| found.is_some())
     }

@@ -113,6 +113,8 @@ static __attribute__((unused)) void klogger_text_store(void *dst, struct klogger
 {
 	memcpy(dst, text->bytes, text->length);
 }
+#define klogger_string_length(index, src, most) ((unsigned)strnlen(src, most))
+#define klogger_string_store(index, dst, src, length, most) memcpy(dst, src, length)
 static __attribute__((unused)) int klogger_context_tid(void) { return 101; }
 static __attribute__((unused)) int klogger_context_tgid(void) { return 102; }
 static __attribute__((unused)) int klogger_context_prio(void) { return 103; }
@@ -154,7 +156,7 @@ fn argument(shape: Shape, scalar: Scalar, n: usize) -> String {
             )
         }
         Shape::Text(_) => format!("\"t{n}\""),
-        Shape::Tail => format!("\"a longer text, number {n}\""),
+        Shape::Tail(_) => format!("\"a longer text, number {n}\""),
     }
 }
 
@@ -234,7 +236,7 @@ fn check(schema: &Schema, mut bytes: &[u8]) {
             "{}",
             e.name
         );
-        let mut tail = 0;
+        let mut tails = 0;
         for (n, f) in layout.fields.iter().enumerate() {
             let at = &bytes[f.offset as usize..];
             let size = f.scalar.size() as usize;
@@ -262,15 +264,17 @@ fn check(schema: &Schema, mut bytes: &[u8]) {
                 (None, Shape::Text(_)) => {
                     assert!(at.starts_with(format!("t{n}\0").as_bytes()), "{what}")
                 }
-                (None, Shape::Tail) => {
+                (None, Shape::Tail(_)) => {
                     let expected = format!("a longer text, number {n}");
-                    tail = u32::from(u16::from_le_bytes([at[0], at[1]]));
-                    let text = &bytes[layout.fixed as usize..][..tail as usize];
+                    let length = u32::from(u16::from_le_bytes([at[0], at[1]]));
+                    let from = (layout.fixed + tails) as usize;
+                    let text = &bytes[from..from + length as usize];
                     assert_eq!(text, expected.as_bytes(), "{what}");
+                    tails += length;
                 }
             }
         }
-        bytes = &bytes[layout.record_size(tail) as usize..];
+        bytes = &bytes[layout.record_size(tails) as usize..];
     }
     assert!(bytes.is_empty(), "C wrote more than the layouts say");
 }

@@ -16,6 +16,7 @@ mod keep;
 mod larger;
 mod limits;
 pub mod load;
+mod pages;
 pub mod pins;
 mod placed;
 mod prepare;

@@ -58,7 +58,7 @@ impl Column {
                 Scalar::U64 => Column::U64(Vec::new()),
             },
             Shape::Array(_) => Column::List(List::new(scalar)),
-            Shape::Text(_) | Shape::Tail => Column::text(),
+            Shape::Text(_) | Shape::Tail(_) => Column::text(),
         }
     }
 

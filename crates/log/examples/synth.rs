@@ -10,7 +10,7 @@ use klogger_log::ledger::Ledger;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Clock, Host, Preamble, Recorder};
 use klogger_log::writer::{Compression, EventBlock, Writer};
-use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE};
+use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE, STRING_MAX};
 use klogger_schema::model::{Decode, Decoding, Scalar, Shape};
 use std::error::Error;
 use std::fs::File;
@@ -72,7 +72,7 @@ fn layouts() -> Vec<EventLayout> {
             "KLOGGER_START",
             &[
                 ("buffer_size", U64, Shape::One, Decode::Plain),
-                ("kernel", U8, Shape::Tail, Decode::Plain),
+                ("kernel", U8, Shape::Tail(STRING_MAX), Decode::Plain),
             ],
         ),
         layout(2, "klogger", "KLOGGER_FINISH", &[]),
@@ -87,7 +87,7 @@ fn layouts() -> Vec<EventLayout> {
                 int("prio"),
                 int("policy"),
                 comm.clone(),
-                ("command", U8, Shape::Tail, Decode::Plain),
+                ("command", U8, Shape::Tail(STRING_MAX), Decode::Plain),
             ],
         ),
         layout(

@@ -2,7 +2,7 @@
 //! Builds records in user space: those of the recorder itself, and those of tests.
 
 use crate::record::Header;
-use klogger_schema::layout::{EventLayout, FieldLayout, STRING_MAX};
+use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::Shape;
 
 /// Fills one record field by field. Fields that are not set are 0 or empty.
@@ -12,12 +12,13 @@ use klogger_schema::model::Shape;
 pub struct RecordBuilder<'a> {
     layout: &'a EventLayout,
     bytes: Vec<u8>,
-    tail: Vec<u8>,
+    /// The texts of variable length, with the offsets of their fields.
+    tails: Vec<(u32, Vec<u8>)>,
 }
 
 impl<'a> RecordBuilder<'a> {
     pub fn new(layout: &'a EventLayout) -> RecordBuilder<'a> {
-        RecordBuilder { layout, bytes: vec![0; layout.fixed as usize], tail: Vec::new() }
+        RecordBuilder { layout, bytes: vec![0; layout.fixed as usize], tails: Vec::new() }
     }
 
     /// Sets a number; its low bytes are kept if the field is narrower.
@@ -31,7 +32,7 @@ impl<'a> RecordBuilder<'a> {
         let elements = match f.shape {
             Shape::One => 1,
             Shape::Array(n) => n,
-            Shape::Text(_) | Shape::Tail => 0,
+            Shape::Text(_) | Shape::Tail(_) => 0,
         };
         if index < elements {
             let size = f.scalar.size();
@@ -45,9 +46,10 @@ impl<'a> RecordBuilder<'a> {
         let Some(f) = self.field(field) else { return self };
         match f.shape {
             Shape::Text(n) => self.put(f.offset, &value[..value.len().min(n as usize)]),
-            Shape::Tail => {
-                let value = &value[..value.len().min(STRING_MAX as usize)];
-                self.tail = value.to_vec();
+            Shape::Tail(most) => {
+                let value = &value[..value.len().min(most as usize)];
+                self.tails.retain(|(offset, _)| *offset != f.offset);
+                self.tails.push((f.offset, value.to_vec()));
                 self.put(f.offset, &(value.len() as u16).to_le_bytes());
             }
             Shape::One | Shape::Array(_) => {}
@@ -58,9 +60,11 @@ impl<'a> RecordBuilder<'a> {
     /// Appends the record to `out`. `time` is a full time; its low 48 bits are stored.
     pub fn finish(mut self, time: u64, out: &mut Vec<u8>) {
         self.bytes[..8].copy_from_slice(&Header::new(time, self.layout.id).0.to_le_bytes());
-        let end = out.len() + self.layout.record_size(self.tail.len() as u32) as usize;
+        self.tails.sort_unstable_by_key(|(offset, _)| *offset);
+        let tails: usize = self.tails.iter().map(|(_, text)| text.len()).sum();
+        let end = out.len() + self.layout.record_size(tails as u32) as usize;
         out.extend_from_slice(&self.bytes);
-        out.extend_from_slice(&self.tail);
+        self.tails.iter().for_each(|(_, text)| out.extend_from_slice(text));
         out.resize(end, 0);
     }
 

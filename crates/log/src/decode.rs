@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Shows values as text: names of threads, of code addresses, of flags, of errors.
 
+use crate::endpoint;
 use crate::event::{Elements, EventRef, Value};
 use crate::preamble::Preamble;
 use crate::process::Processes;
@@ -21,6 +22,7 @@ enum Show {
     Stack,
     Device,
     Ip,
+    Endpoint,
     Errno,
     Table(Table),
 }
@@ -66,7 +68,13 @@ impl Decoder {
         let field = &event.layout.fields[index];
         let value = event.value(field);
         match value {
-            Value::Text(text) => push_word(out, text),
+            Value::Text(text) => {
+                push_word(out, text);
+                // A text that fills its place was most likely longer.
+                if field.shape.tail_max().is_some_and(|most| text.len() >= most as usize) {
+                    out.extend_from_slice(b"...");
+                }
+            }
             Value::Array(elements) => {
                 self.show_array(&self.fields[event.index][index], elements, processes, out)
             }
@@ -93,7 +101,7 @@ impl Decoder {
             return false;
         };
         match show {
-            Show::Plain | Show::Hex | Show::Device | Show::Ip => return false,
+            Show::Plain | Show::Hex | Show::Device | Show::Ip | Show::Endpoint => return false,
             Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
                 Some(name) => out.extend_from_slice(name),
                 None => return false,
@@ -118,7 +126,7 @@ impl Decoder {
     fn show_scalar(&self, show: &Show, value: Value, processes: &Processes, out: &mut Vec<u8>) {
         let bits = value.bits().unwrap_or_default();
         match show {
-            Show::Plain => push_number(out, value),
+            Show::Plain | Show::Endpoint => push_number(out, value),
             Show::Hex => push_hex(out, bits),
             Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
                 Some(name) => {
@@ -181,6 +189,11 @@ impl Decoder {
         {
             return out.extend_from_slice(address.to_string().as_bytes());
         }
+        if matches!(show, Show::Endpoint)
+            && let Some(text) = endpoint::text(elements.bytes)
+        {
+            return out.extend_from_slice(text.as_bytes());
+        }
         out.push(b'[');
         for (i, value) in elements.iter().enumerate() {
             if i > 0 {
@@ -209,6 +222,7 @@ fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
         Decode::Stack => Show::Stack,
         Decode::Device => Show::Device,
         Decode::Ip => Show::Ip,
+        Decode::Endpoint => Show::Endpoint,
         Decode::Errno => Show::Errno,
         Decode::Table(name) => preamble
             .decodings

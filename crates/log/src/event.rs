@@ -66,12 +66,21 @@ pub fn value<'a>(layout: &EventLayout, field: &FieldLayout, bytes: &'a [u8]) -> 
             let text = bytes.get(at..at + n as usize).unwrap_or_default();
             Value::Text(text.split(|b| *b == 0).next().unwrap_or_default())
         }
-        Shape::Tail => {
+        Shape::Tail(_) => {
             let length = bits::<2>(bytes, at) as usize;
-            let from = layout.fixed as usize;
-            Value::Text(bytes.get(from..from + length).unwrap_or_default())
+            let from = layout.fixed as usize + before(layout, field, bytes);
+            let text = bytes.get(from..from + length).unwrap_or_default();
+            // A text that changed while it was read may have become shorter.
+            Value::Text(text.split(|b| *b == 0).next().unwrap_or_default())
         }
     }
+}
+
+/// Bytes of the texts that precede the one of `field`.
+#[inline]
+fn before(layout: &EventLayout, field: &FieldLayout, bytes: &[u8]) -> usize {
+    let earlier = layout.tails().take_while(|(other, _)| other.offset < field.offset);
+    earlier.map(|(other, _)| bits::<2>(bytes, other.offset as usize) as usize).sum()
 }
 
 #[inline]

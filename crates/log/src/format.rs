@@ -32,8 +32,10 @@
 //! Events that the recorder learned of during the recording are described in a block of schemata
 //! instead.
 //!
-//! Version 2 has no parts of blocks and no copy of the preamble. Version 1 also has no streams of
-//! threads and no blocks of schemata. Everything else is the same.
+//! Version 3 has at most one field of variable length in an event, of 255 bytes at most, and its
+//! records have 1024 bytes at most (now 4096). Version 2 also has no parts of blocks and no copy of
+//! the preamble. Version 1 also has no streams of threads and no blocks of schemata. Everything
+//! else is the same.
 //!
 //! ## Block
 //!
@@ -172,7 +174,7 @@ pub use self::block::{BlockHeader, Kind, Packing};
 use crc32c::{crc32c, crc32c_append};
 
 /// Version of the format that is written, and the newest that is read.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 pub const FILE_MAGIC: &[u8; 7] = b"klogger";
 /// Bytes before the preamble's JSON.
 pub const FILE_HEADER_SIZE: usize = 16;

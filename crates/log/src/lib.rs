@@ -9,6 +9,7 @@ pub mod code;
 mod codes;
 pub mod damage;
 pub mod decode;
+pub mod endpoint;
 pub mod error;
 pub mod event;
 pub mod filter;

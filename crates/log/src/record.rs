@@ -55,9 +55,17 @@ pub fn full_time(base: u64, time48: u64) -> u64 {
 /// Sizes of records by event id, for stepping through bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SizeTable {
-    /// Fixed part and offset of the u16 length of the `string`, or 0 if there is none. Unknown ids
-    /// have fixed == 0.
-    entries: Vec<(u32, u32)>,
+    entries: Vec<Sizes>,
+    /// Offsets of the u16 lengths of `string` fields.
+    tails: Vec<u32>,
+}
+
+/// Of an event's records. Unknown ids have fixed == 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    fixed: u32,
+    /// The part of `tails` that belongs to the event.
+    tails: (u32, u32),
 }
 
 impl SizeTable {
@@ -71,15 +79,17 @@ impl SizeTable {
         for e in events {
             let at = usize::from(e.id);
             if self.entries.len() <= at {
-                self.entries.resize(at + 1, (0, 0));
+                self.entries.resize(at + 1, Sizes::default());
             }
-            self.entries[at] = (e.fixed, e.tail().map_or(0, |f| f.offset));
+            let from = self.tails.len() as u32;
+            self.tails.extend(e.tails().map(|(f, _)| f.offset));
+            self.entries[at] = Sizes { fixed: e.fixed, tails: (from, self.tails.len() as u32) };
         }
     }
 
     /// Whether the size of this event's records is known.
     pub fn knows(&self, id: u16) -> bool {
-        self.entries.get(usize::from(id)).is_some_and(|(fixed, _)| *fixed >= HEADER_SIZE)
+        self.entries.get(usize::from(id)).is_some_and(|e| e.fixed >= HEADER_SIZE)
     }
 
     /// The size of the record at the start of `bytes`; `None` if its id is unknown, or if `bytes`
@@ -87,13 +97,13 @@ impl SizeTable {
     #[inline]
     pub fn size(&self, bytes: &[u8]) -> Option<usize> {
         let header = Header::read(bytes)?;
-        let &(fixed, tail_at) = self.entries.get(usize::from(header.id()))?;
-        if fixed < HEADER_SIZE {
+        let entry = self.entries.get(usize::from(header.id()))?;
+        if entry.fixed < HEADER_SIZE {
             return None;
         }
-        let mut size = fixed;
-        if tail_at != 0 {
-            let at = tail_at as usize;
+        let mut size = entry.fixed;
+        for &at in self.tails.get(entry.tails.0 as usize..entry.tails.1 as usize)? {
+            let at = at as usize;
             size += u32::from(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         }
         let size = pad8(size);

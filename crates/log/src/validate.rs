@@ -4,7 +4,7 @@
 
 use crate::preamble::{Addition, Preamble};
 use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
-use klogger_schema::model::{Decoding, Shape};
+use klogger_schema::model::Decoding;
 use std::collections::{BTreeMap, HashSet};
 
 /// What a log describes.
@@ -81,8 +81,8 @@ fn check_event(event: &EventLayout) -> Result<(), String> {
     if !(HEADER_SIZE..=RECORD_MAX).contains(&event.fixed) {
         return Err(format!("its size is {} bytes", event.fixed));
     }
-    let mut tails = 0;
     let mut names = HashSet::new();
+    let mut lengths = HEADER_SIZE;
     for field in &event.fields {
         let (_, size) = field.shape.align_and_size(field.scalar);
         let end = field.offset.checked_add(size);
@@ -92,12 +92,14 @@ fn check_event(event: &EventLayout) -> Result<(), String> {
         if !is_name(&field.name) || !names.insert(field.name.to_ascii_lowercase()) {
             return Err(format!("the field name {:?} is invalid or in use", field.name));
         }
-        match field.shape {
-            Shape::Tail => tails += 1,
-            Shape::One | Shape::Array(_) | Shape::Text(_) => {}
+        if let Some(most) = field.shape.tail_max() {
+            if field.offset < lengths || most > RECORD_MAX {
+                return Err(format!("the string {} lies outside of its place", field.name));
+            }
+            lengths = field.offset + size;
         }
     }
-    if tails > 1 { Err("it has more than one string".into()) } else { Ok(()) }
+    Ok(())
 }
 
 /// Names become those of files and columns.

@@ -15,6 +15,8 @@ use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::stats::Stats;
 use klogger_log::writer::{Compression, EventBlock, Sink, Writer};
+use klogger_schema::layout::FieldLayout;
+use klogger_schema::model::Shape;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 
@@ -428,7 +430,7 @@ fn files_that_are_not_logs() {
     // Without the blocks after the events there is no copy of the preamble.
     let mut newer = without_end(ticks(1, 1, Compression::None));
     newer[7] = VERSION + 1;
-    let expected = "the log was written by a newer klogger (format 4; this one reads up to 3)";
+    let expected = "the log was written by a newer klogger (format 5; this one reads up to 4)";
     assert_eq!(error(&newer), expected);
     let mut corrupt = without_end(ticks(1, 1, Compression::None));
     corrupt[20] ^= 1;
@@ -453,6 +455,17 @@ fn a_preamble_that_contradicts_itself_is_refused() {
     assert!(refused(&|p| p.events[0].fields[0].offset = u32::MAX), "a field that overflows");
     assert!(refused(&|p| p.events[0].fixed = 1 << 20), "an event that is too large");
     assert!(refused(&|p| p.events[0].fixed = 0), "an event without a header");
+    let string = |p: &mut klogger_log::preamble::Preamble, most| {
+        p.events[0].fields[0].shape = Shape::Tail(most);
+    };
+    assert!(!refused(&|p| string(p, 4000)));
+    assert!(refused(&|p| string(p, 1 << 20)), "a string that is longer than a record");
+    let twice = |p: &mut klogger_log::preamble::Preamble| {
+        string(p, 255);
+        let other = FieldLayout { name: "other".into(), ..p.events[0].fields[0].clone() };
+        p.events[0].fields.push(other);
+    };
+    assert!(refused(&twice), "two strings in one place");
 }
 
 #[test]

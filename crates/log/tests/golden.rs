@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! One log for each version of the format: `tests/logs/v1.klog`, `v2.klog`, `v3.klog`.
+//! One log for each version of the format: `tests/logs/v1.klog` to `v4.klog`.
 //!
 //! Each was made once, by [`make`] as it was then, and must stay readable: if the format changes,
 //! these files stay as they are, and the new version gets another one. `KLOGGER_BLESS=1 cargo test
@@ -118,6 +118,16 @@ fn user_preamble() -> Preamble {
     preamble
 }
 
+/// The preamble of version 4: several texts in an event, one of them long, and endpoints.
+fn preamble_of_texts() -> Preamble {
+    let mut preamble = user_preamble();
+    let note = ("note", Scalar::U8, Shape::Tail(600), Decode::Plain);
+    let peer = ("peer", Scalar::U8, Shape::Array(20), Decode::Endpoint);
+    let fields = [string("old_path"), int("result"), string("new_path"), note, peer];
+    preamble.events.push(common::layout(50, "RENAME", &fields));
+    preamble
+}
+
 /// A schema that comes with a program. One of its fields has the name of a column.
 fn addition() -> Addition {
     let verb = ("verb", Scalar::U8, Shape::One, Decode::Table("verb".into()));
@@ -162,14 +172,36 @@ fn of_threads(preamble: &Preamble, addition: &Addition) -> Vec<(Origin, u64, Vec
     ]
 }
 
+/// Texts that are short, empty, of the greatest length, and not UTF-8.
+const RENAMES: [(&[u8], &[u8], &[u8]); 4] = [
+    (b"/a b", b"/\"c\"", b""),
+    (b"", "/\u{e9}t\u{e9}".as_bytes(), &[b'n'; 600]),
+    (&[b'f'; 255], &[b't'; 255], b"whole"),
+    (b"", b"", b"\xff"),
+];
+
+fn rename(preamble: &Preamble, out: &mut Vec<u8>) {
+    let layout = preamble.events.iter().find(|e| e.name == "RENAME").unwrap();
+    for (n, (from, to, note)) in (0..).zip(RENAMES) {
+        let record = RecordBuilder::new(layout).text("new_path", to).int("result", -n);
+        let record = record.text("note", note).text("old_path", from);
+        // 127.0.0.1:80 and up
+        let record = record.element("peer", 0, 2).element("peer", 2, 80 + n);
+        record
+            .element("peer", 4, 127)
+            .element("peer", 7, 1)
+            .finish(START + 2_000_000_100 + n as u64, out);
+    }
+}
+
 /// The recipe: each kind of field, of block, of loss, on two CPUs, in the recorder's stream and in
 /// those of threads.
 fn make() -> Vec<u8> {
-    let (preamble, addition) = (user_preamble(), addition());
+    let (preamble, addition) = (preamble_of_texts(), addition());
     let record =
         |name: &str| RecordBuilder::new(preamble.events.iter().find(|e| e.name == name).unwrap());
-    let (mut recorder, mut first, mut second, mut late, mut end) =
-        (vec![], vec![], vec![], vec![], vec![]);
+    let (mut recorder, mut first, mut second, mut late, mut renames, mut end) =
+        (vec![], vec![], vec![], vec![], vec![], vec![]);
     record("KLOGGER_START")
         .int("buffer_size", 4 << 20)
         .text("kernel", b"6.1.0")
@@ -219,6 +251,7 @@ fn make() -> Vec<u8> {
         let call = record("CALL").int("from", 0xffff_2004 + i64::from(n));
         call.text("note", &[b'a' + n; 250]).finish(START + 2_000_000_001 + u64::from(n), &mut late);
     }
+    rename(&preamble, &mut renames);
     record("KLOGGER_FINISH").finish(START + 2_500_000_000, &mut end);
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
@@ -227,6 +260,7 @@ fn make() -> Vec<u8> {
         (cpu(0), 0, first),
         (cpu(1), 0, second),
         (cpu(0), 4, late),
+        (cpu(1), 5, renames),
         (RECORDER, 2, end),
     ];
     let threads = of_threads(&preamble, &addition);
@@ -306,8 +340,7 @@ fn version_1_is_readable() {
 }
 
 /// Checks all but the events of version 2 and later, and returns those.
-fn check_of_programs(reader: &Reader) -> Vec<Found> {
-    let mut preamble = user_preamble();
+fn check_of_programs(reader: &Reader, mut preamble: Preamble) -> Vec<Found> {
     preamble.schemas.extend(addition().schemas);
     preamble.events.extend(addition().events);
     preamble.decodings.extend(addition().decodings);
@@ -335,23 +368,45 @@ fn check_of_programs(reader: &Reader) -> Vec<Found> {
 #[test]
 fn version_2_is_readable() {
     let reader = Reader::open(path("v2.klog")).unwrap();
-    let mut expected = check_of_programs(&reader);
+    let mut expected = check_of_programs(&reader, user_preamble());
     expected.sort_by_key(|e| (e.0, e.1, e.2));
     assert_eq!(events(&reader), expected);
 }
 
 #[test]
 fn version_3_is_readable() {
-    let path = path("v3.klog");
-    if std::env::var_os("KLOGGER_BLESS").is_some() && !path.exists() {
-        fs::write(&path, make()).unwrap();
-    }
-    let reader = Reader::open(path).unwrap();
-    let mut expected = check_of_programs(&reader);
+    let reader = Reader::open(path("v3.klog")).unwrap();
+    let mut expected = check_of_programs(&reader, user_preamble());
     expected.extend((0..18).map(|n| event(2_000_000_001 + n, cpu(0), 5 + n, "CALL")));
     expected.sort_by_key(|e| (e.0, e.1, e.2));
     assert_eq!(events(&reader), expected);
     assert_eq!(reader.span(), (START, START + 2_500_000_000));
     assert!(reader.blocks().iter().any(|b| b.header.parts == 2));
     assert_eq!(reader.blocks().iter().filter(|b| b.header.kind == Kind::Preamble).count(), 1);
+}
+
+#[test]
+fn version_4_is_readable() {
+    let path = path("v4.klog");
+    if std::env::var_os("KLOGGER_BLESS").is_some() && !path.exists() {
+        fs::write(&path, make()).unwrap();
+    }
+    let reader = Reader::open(path).unwrap();
+    let mut expected = check_of_programs(&reader, preamble_of_texts());
+    expected.extend((0..18).map(|n| event(2_000_000_001 + n, cpu(0), 5 + n, "CALL")));
+    expected.extend((0..4).map(|n| event(2_000_000_100 + n, cpu(1), 5 + n, "RENAME")));
+    expected.sort_by_key(|e| (e.0, e.1, e.2));
+    assert_eq!(events(&reader), expected);
+    let mut merge = reader.merge(&Selection::default());
+    let mut found = 0;
+    while let Some(e) = merge.next() {
+        if e.layout.name != "RENAME" {
+            continue;
+        }
+        let text = |name| e.get(name).and_then(|value| value.text()).unwrap();
+        assert_eq!((text("old_path"), text("new_path"), text("note")), RENAMES[found]);
+        assert_eq!(e.get("result").and_then(|value| value.int()), Some(-(found as i64)));
+        found += 1;
+    }
+    assert_eq!(found, RENAMES.len());
 }

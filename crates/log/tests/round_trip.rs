@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Dice, lost, string};
+use common::{Dice, lost};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::event::Value;
 use klogger_log::ledger::{Entry, Key, Ledger};
@@ -13,7 +13,7 @@ use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::{Addition, Preamble};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
-use klogger_schema::layout::{EventLayout, STRING_MAX};
+use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decode, Scalar, Shape};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -32,24 +32,22 @@ const SCALARS: [Scalar; 9] = [
 
 fn shape() -> impl Strategy<Value = Shape> {
     prop_oneof![4 => Just(Shape::One), 1 => (1..6u32).prop_map(Shape::Array),
-        1 => (1..40u32).prop_map(Shape::Text)]
+        1 => (1..40u32).prop_map(Shape::Text),
+        1 => prop_oneof![Just(255), 1..300u32].prop_map(Shape::Tail)]
 }
 
-/// Fields, and whether a string comes after them.
-fn fields() -> impl Strategy<Value = (Vec<(Scalar, Shape)>, bool)> {
-    (prop::collection::vec((prop::sample::select(&SCALARS[..]), shape()), 0..6), any::<bool>())
+/// Fields, strings among them.
+fn fields() -> impl Strategy<Value = Vec<(Scalar, Shape)>> {
+    prop::collection::vec((prop::sample::select(&SCALARS[..]), shape()), 0..7)
 }
 
 fn layouts() -> impl Strategy<Value = Vec<EventLayout>> {
     prop::collection::vec(fields(), 1..5).prop_map(|events| {
-        let make = |(i, (fields, tail)): (usize, (Vec<(Scalar, Shape)>, bool))| {
+        let make = |(i, fields): (usize, Vec<(Scalar, Shape)>)| {
             let names: Vec<String> = (0..fields.len()).map(|f| format!("f{f}")).collect();
             let spec =
                 |(name, (scalar, shape))| (String::as_str(name), scalar, shape, Decode::Plain);
-            let mut specs: Vec<_> = names.iter().zip(fields).map(spec).collect();
-            if tail {
-                specs.push(string("text"));
-            }
+            let specs: Vec<_> = names.iter().zip(fields).map(spec).collect();
             common::layout(i as u16 * 3 + 1, &format!("E{i}"), &specs)
         };
         let mut all: Vec<_> = events.into_iter().enumerate().map(make).collect();
@@ -103,10 +101,11 @@ fn fill(layout: &EventLayout, draft: &Draft, time: u64, out: &mut Vec<u8>) -> Ve
                     elements.map(|e| number_text(field.scalar, e)).collect::<Vec<_>>().join(" "),
                 );
             }
-            Shape::Text(_) | Shape::Tail => {
-                builder = builder.text(&field.name, &draft.2);
-                let room = if let Shape::Text(n) = field.shape { n } else { STRING_MAX } as usize;
-                values.push(format!("{:?}", &draft.2[..draft.2.len().min(room)]));
+            Shape::Text(room) | Shape::Tail(room) => {
+                // Texts of one event differ in length.
+                let text = &draft.2[draft.2.len().min(values.len())..];
+                builder = builder.text(&field.name, text);
+                values.push(format!("{:?}", &text[..text.len().min(room as usize)]));
             }
         }
     }

@@ -8,7 +8,7 @@ mod probes;
 
 use crate::Options;
 use crate::diagnostic::Diagnostic;
-use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, STRING_MAX};
+use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
 use crate::model::{Context, Decode, Decoding, Event, Field, Scalar, Scope, Shape, Span};
 use crate::names::shorten;
 use crate::nearest::did_you_mean;
@@ -201,7 +201,6 @@ fn unique_names(draft: &Draft, found: &mut Vec<Diagnostic>) {
 fn check_event(draft: &EventDraft, all: &Draft, found: &mut Vec<Diagnostic>) {
     let event = &draft.event;
     check_scope(draft, found);
-    check_tails(event, found);
     check_size(event, found);
     check_symbols(event, found);
     check_polled(event, found);
@@ -272,22 +271,6 @@ fn check_scope(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Only one field of an event can have variable length.
-fn check_tails(event: &Event, found: &mut Vec<Diagnostic>) {
-    let mut tails = event.fields.iter().filter(|f| f.shape == Shape::Tail);
-    let Some(first) = tails.next() else { return };
-    for other in tails {
-        let message = format!("event {} has a `string` already", event.name);
-        let help = format!("give all but one a length: `string[64] {}`", other.name);
-        found.push(
-            Diagnostic::error(other.span, message)
-                .label("a second one")
-                .related(first.span, "the first")
-                .help(help),
-        );
-    }
-}
-
 fn check_size(event: &Event, found: &mut Vec<Diagnostic>) {
     let layout = EventLayout::new("", event, 1);
     let size = layout.max_size();
@@ -298,11 +281,7 @@ fn check_size(event: &Event, found: &mut Vec<Diagnostic>) {
         .fields
         .iter()
         .map(|f| {
-            (
-                f.shape.align_and_size(f.scalar).1
-                    + if f.shape == Shape::Tail { STRING_MAX } else { 0 },
-                f.name.as_str(),
-            )
+            (f.shape.align_and_size(f.scalar).1 + f.shape.tail_max().unwrap_or(0), f.name.as_str())
         })
         .collect();
     sizes.sort_by_key(|&(size, _)| std::cmp::Reverse(size));

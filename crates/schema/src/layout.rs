@@ -5,7 +5,7 @@
 //! A record is a header word of 8 bytes (48-bit time, 16-bit event id), then the fields in the
 //! order of their declaration, each aligned to its own size as a C compiler would, padded at the
 //! end to a multiple of 8 bytes. A `string` field is a u16 length at its offset; its bytes (no NUL)
-//! follow the last fixed field, then the padding.
+//! follow the last fixed field, and those of the `string` before it; then comes the padding.
 
 use crate::model::{Context, Decode, Event, Role, Scalar, Scope, Shape, Slice};
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the header word.
 pub const HEADER_SIZE: u32 = 8;
 /// Largest record in bytes, so that what extends past the end of a ring stays within one page.
-pub const RECORD_MAX: u32 = 1024;
-/// Largest `string` in bytes. The BPF stack (512 bytes) must hold one.
+pub const RECORD_MAX: u32 = 4096;
+/// Bytes of a `string` without a length at most. The BPF stack (512 bytes) must hold one.
 pub const STRING_MAX: u32 = 255;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,19 +111,19 @@ impl EventLayout {
         }
     }
 
-    /// The `string` field, if there is one.
-    pub fn tail(&self) -> Option<&FieldLayout> {
-        self.fields.iter().find(|f| f.shape == Shape::Tail)
+    /// The `string` fields, each with its bytes at most.
+    pub fn tails(&self) -> impl Iterator<Item = (&FieldLayout, u32)> {
+        self.fields.iter().filter_map(|f| Some((f, f.shape.tail_max()?)))
     }
 
-    /// Bytes of a record whose `string` is `tail` bytes long (0 if it has none).
-    pub fn record_size(&self, tail: u32) -> u32 {
-        pad8(self.fixed + tail)
+    /// Bytes of a record whose texts of `string` fields have `tails` bytes together.
+    pub fn record_size(&self, tails: u32) -> u32 {
+        pad8(self.fixed.saturating_add(tails))
     }
 
     /// Bytes of the longest record.
     pub fn max_size(&self) -> u32 {
-        self.record_size(if self.tail().is_some() { STRING_MAX } else { 0 })
+        self.record_size(self.tails().fold(0, |sum, (_, most)| sum.saturating_add(most)))
     }
 }
 
@@ -134,7 +134,15 @@ impl Shape {
             Shape::One => (scalar.size(), scalar.size()),
             Shape::Array(n) => (scalar.size(), scalar.size().saturating_mul(n)),
             Shape::Text(n) => (1, n),
-            Shape::Tail => (2, 2),
+            Shape::Tail(_) => (2, 2),
+        }
+    }
+
+    /// Bytes at most in the variable part, of a `string`.
+    pub fn tail_max(self) -> Option<u32> {
+        match self {
+            Shape::Tail(most) => Some(most),
+            Shape::One | Shape::Array(_) | Shape::Text(_) => None,
         }
     }
 }

@@ -16,6 +16,7 @@ pub use arch::{Arch, Counter};
 pub use module::Module;
 pub use poll::{Poll, Source};
 
+use crate::layout::STRING_MAX;
 use serde::{Deserialize, Serialize};
 
 /// A byte range in [`Schema::text`].
@@ -158,16 +159,53 @@ pub enum Scalar {
 
 /// How many elements a field has, and where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(from = "StoredShape", into = "StoredShape")]
 pub enum Shape {
     One,
     /// `TYPE NAME[N]`
     Array(u32),
     /// `string[N]` or `char NAME[N]`: N bytes, cut and padded with NUL.
     Text(u32),
-    /// `string`: its length (u16) is at the field's offset, its bytes follow the fixed part of the
-    /// record.
+    /// `string` or `string[..N]`, with the bytes at most: its length (u16) is at the field's
+    /// offset. The bytes of all these fields follow the fixed part of the record, in their order.
+    Tail(u32),
+}
+
+/// A [`Shape`] in JSON. Logs have had `tail` since before texts could be longer.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StoredShape {
+    One,
+    Array(u32),
+    Text(u32),
+    /// A `string` without a length.
     Tail,
+    /// `string[..N]`
+    Long(u32),
+}
+
+impl From<StoredShape> for Shape {
+    fn from(stored: StoredShape) -> Shape {
+        match stored {
+            StoredShape::One => Shape::One,
+            StoredShape::Array(n) => Shape::Array(n),
+            StoredShape::Text(n) => Shape::Text(n),
+            StoredShape::Tail => Shape::Tail(STRING_MAX),
+            StoredShape::Long(n) => Shape::Tail(n),
+        }
+    }
+}
+
+impl From<Shape> for StoredShape {
+    fn from(shape: Shape) -> StoredShape {
+        match shape {
+            Shape::One => StoredShape::One,
+            Shape::Array(n) => StoredShape::Array(n),
+            Shape::Text(n) => StoredShape::Text(n),
+            Shape::Tail(STRING_MAX) => StoredShape::Tail,
+            Shape::Tail(n) => StoredShape::Long(n),
+        }
+    }
 }
 
 /// `parameter TYPE NAME in UNIT = DEFAULT from LEAST to MOST "doc"`: a constant of the schema's C,
@@ -211,6 +249,10 @@ impl Default for Parameter {
     }
 }
 
+/// Bytes of a field `as endpoint`: the address family and the port, both u16 in the byte order of
+/// the machine, and 16 bytes of address, of which IPv4 uses the first four.
+pub const ENDPOINT_BYTES: u32 = 20;
+
 /// How a value is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -229,6 +271,8 @@ pub enum Decode {
     Device,
     /// An IPv4 address in network byte order (4 bytes), or IPv6 (array of 16 bytes).
     Ip,
+    /// An address of a socket with its port and family, in [`ENDPOINT_BYTES`] bytes.
+    Endpoint,
     /// A negative value is an error number.
     Errno,
     /// A text is the path of a file.

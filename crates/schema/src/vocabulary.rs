@@ -184,13 +184,14 @@ pub const UNIT_REMEDIES: [(&str, &str); 20] = [
 ];
 
 /// Decodings that need no table.
-pub const DECODES: [(&str, Decode); 8] = [
+pub const DECODES: [(&str, Decode); 9] = [
     ("hex", Decode::Hex),
     ("thread", Decode::Thread),
     ("code", Decode::Code),
     ("stack", Decode::Stack),
     ("device", Decode::Device),
     ("ip", Decode::Ip),
+    ("endpoint", Decode::Endpoint),
     ("errno", Decode::Errno),
     ("path", Decode::Path),
 ];

@@ -58,7 +58,7 @@ fn a_record_that_just_fits() {
     let with = |n| format!("event A {{ string[1000] a  u8 b[{n}] }}");
     let bytes = RECORD_MAX - 8 - 1000;
     assert!(read(&with(bytes)).is_ok());
-    assert_eq!(only_error(&with(bytes + 1)), "a record of event A would take 1032 bytes");
+    assert_eq!(only_error(&with(bytes + 1)), "a record of event A would take 4104 bytes");
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl<'a> Compiler<'a> {
         let field = field.ok_or_else(|| self.unknown(name))?;
         Ok(match field.shape {
             Shape::One => Side::Field(Number::of_field(field), field),
-            Shape::Text(_) | Shape::Tail => Side::Text(field),
+            Shape::Text(_) | Shape::Tail(_) => Side::Text(field),
             Shape::Array(_) => {
                 let message = format!("'{name}' has several values, and cannot be compared");
                 return Err(error(message, "compare a field of one value, or a text"));
@@ -200,7 +200,7 @@ fn equality(op: Op) -> Result<Equality, FilterError> {
 pub fn under(field: &Field, path: &str) -> String {
     let most = match field.shape {
         Shape::Text(size) => size as usize,
-        Shape::One | Shape::Array(_) | Shape::Tail => usize::MAX,
+        Shape::One | Shape::Array(_) | Shape::Tail(_) => usize::MAX,
     };
     let (bytes, length) = (path.as_bytes(), path.len());
     if length >= most {
@@ -245,7 +245,7 @@ fn text_is(field: &Field, text: &str, whole: bool) -> Result<Truth, FilterError>
     }
     let most = match field.shape {
         Shape::Text(size) => size as usize,
-        Shape::One | Shape::Array(_) | Shape::Tail => usize::MAX,
+        Shape::One | Shape::Array(_) | Shape::Tail(_) => usize::MAX,
     };
     if bytes.len() >= most || bytes.contains(&0) {
         return Ok(Truth::known(false));

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// Bytes of a `string` at most.
+/// Bytes of a `string` without a length at most.
 const STRING_MAX: usize = 255;
 
 /// Space in a ring for a record whose fixed part, header word included, has `FIXED` bytes.
@@ -77,30 +77,40 @@ impl<const FIXED: usize> Record<FIXED> {
     }
 }
 
-/// The variable part of a record: a `string`, or nothing: `()`.
+/// The variable part of a record: a `string`, several as pairs of pairs, or nothing: `()`.
 pub trait TailLength: Copy {
     /// Bytes at most.
     const MAX: usize;
-    fn bytes(&self) -> &[u8];
+    /// Bytes of all texts, MAX at most.
+    fn bytes(self) -> usize;
+    /// Stores them one after the other.
+    ///
+    /// # Safety
+    ///
+    /// `bytes()` bytes at `to` are there to be written to, and are no part of a text.
+    unsafe fn store(self, to: *mut u8);
 }
 
 impl TailLength for () {
     const MAX: usize = 0;
 
     #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        &[]
+    fn bytes(self) -> usize {
+        0
     }
+
+    #[inline(always)]
+    unsafe fn store(self, _: *mut u8) {}
 }
 
 /// A `string` to be logged: its length must be known before space is reserved.
 #[derive(Clone, Copy)]
-pub struct Tail<'a>(&'a [u8]);
+pub struct Tail<'a, const MOST: usize = STRING_MAX>(&'a [u8]);
 
-impl<'a> Tail<'a> {
+impl<'a, const MOST: usize> Tail<'a, MOST> {
     #[inline(always)]
-    pub fn of(text: &'a (impl Text + ?Sized)) -> Tail<'a> {
-        Tail(cut(text.as_text(), STRING_MAX))
+    pub fn of(text: &'a (impl Text + ?Sized)) -> Tail<'a, MOST> {
+        Tail(cut(text.as_text(), MOST))
     }
 
     #[inline(always)]
@@ -109,12 +119,36 @@ impl<'a> Tail<'a> {
     }
 }
 
-impl TailLength for Tail<'_> {
-    const MAX: usize = STRING_MAX;
+impl<const MOST: usize> TailLength for Tail<'_, MOST> {
+    const MAX: usize = MOST;
 
     #[inline(always)]
-    fn bytes(&self) -> &[u8] {
-        self.0
+    fn bytes(self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: promised by the caller.
+        unsafe { ptr::copy_nonoverlapping(self.0.as_ptr(), to, self.0.len()) }
+    }
+}
+
+impl<A: TailLength, B: TailLength> TailLength for (A, B) {
+    const MAX: usize = A::MAX + B::MAX;
+
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        self.0.bytes() + self.1.bytes()
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: promised by the caller; the second text follows the first one.
+        unsafe {
+            self.0.store(to);
+            self.1.store(to.add(self.0.bytes()));
+        }
     }
 }
 
@@ -127,7 +161,7 @@ fn cut(text: &[u8], max: usize) -> &[u8] {
 }
 
 /// Types that can be logged as a string. In any encoding, the text is logged up to the first NUL,
-/// as in C, and up to 255 bytes or the size in the schema, less one.
+/// as in C, and up to 255 bytes, or N of a `string[..N]`, or N less one of a `string[N]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be logged as a string",
     note = "strings are references to str, [u8], CStr, OsStr, Path, or what owns one of these"
@@ -203,9 +237,24 @@ mod tests {
             0u8..40], 0..600)) {
             let letters = text.iter().copied().take_while(|&b| b != 0);
             let expected: Vec<u8> = letters.take(255).collect();
-            let tail = Tail::of(&text);
-            prop_assert_eq!(tail.bytes(), &expected[..]);
+            let tail: Tail = Tail::of(&text);
+            prop_assert_eq!(tail.0, &expected[..]);
             prop_assert_eq!(usize::from(tail.length()), expected.len());
+        }
+
+        #[test]
+        fn texts_follow_each_other(texts in proptest::array::uniform3(
+            proptest::collection::vec(1u8..=255, 0..40))) {
+            let [a, b, c] = &texts;
+            let tails = (Tail::<7>::of(a), (Tail::<20>::of(b), Tail::<30>::of(c)));
+            let expected =
+                [&a[..a.len().min(7)], &b[..b.len().min(20)], &c[..c.len().min(30)]].concat();
+            let mut place = [0u8; 58];
+            prop_assert_eq!(tails.bytes(), expected.len());
+            // SAFETY: 57 bytes are enough for all of them.
+            unsafe { tails.store(place.as_mut_ptr()) };
+            prop_assert_eq!(&place[..expected.len()], &expected[..]);
+            prop_assert!(place[expected.len()..].iter().all(|&b| b == 0));
         }
 
         #[test]

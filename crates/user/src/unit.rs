@@ -155,7 +155,7 @@ impl On {
 #[inline(always)]
 fn record_size<const FIXED: usize, T: TailLength>(tail: T) -> u32 {
     const { assert!(FIXED >= 8 && FIXED + T::MAX <= RECORD_MAX) }
-    (FIXED + tail.bytes().len()).next_multiple_of(8) as u32
+    (FIXED + tail.bytes()).next_multiple_of(8) as u32
 }
 
 /// Space at the writers' position, or `None` if the slow path is needed. The load of `limit` pairs
@@ -191,7 +191,7 @@ unsafe fn complete<const FIXED: usize>(
     // ring exist.
     unsafe {
         fill(&mut Record::new(record));
-        ptr::copy_nonoverlapping(tail.bytes().as_ptr(), record.add(FIXED), tail.bytes().len());
+        tail.store(record.add(FIXED));
         AtomicU64::from_ptr(record.cast()).store(time << 16 | u64::from(id), Release);
     }
 }

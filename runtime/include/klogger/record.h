@@ -13,6 +13,10 @@
  *   klogger_copy_text(id, dst, src, n)   a C string, cut to n - 1 bytes; empty if it cannot be read
  *   klogger_text_read(id, text, src)     the same for a `string`; klogger_text_store(dst, text)
  *                                        puts it in its place
+ *   klogger_string_length(id, src, most)   for several `string`, or one of another length than 255:
+ *                                        the bytes of the text, at most `most`;
+ *                                        klogger_string_store(id, dst, src, length, most) reads
+ *                                        that many, and zeros where it cannot
  */
 #ifndef KLOGGER_RECORD_H
 #define KLOGGER_RECORD_H

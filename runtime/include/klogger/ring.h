@@ -42,7 +42,7 @@
 #include "types.h"
 
 #define KLOGGER_EVENTS_MAX 1024	/* ids in one recording; bounds the counters below */
-#define KLOGGER_RECORD_MAX 1024	/* bytes of one record */
+#define KLOGGER_RECORD_MAX 4096	/* bytes of one record */
 #define KLOGGER_SLACK 4096	/* one page, at least KLOGGER_RECORD_MAX */
 #define KLOGGER_NESTED_SHIFT 16
 #define KLOGGER_NESTED (1u << KLOGGER_NESTED_SHIFT)	/* bytes of a nested ring */

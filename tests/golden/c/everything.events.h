@@ -203,6 +203,77 @@ static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, 
 	klogger_commit(klogger_hit, klogger_record, 5);
 }
 
+/* TEXTS: several texts, the last one long */
+struct klogger_record_TEXTS {
+	__u64 header;
+	unsigned short old_path;
+	unsigned short between;
+	unsigned short new_path;
+	unsigned short path;
+};
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, old_path) == 8, "offset of old_path");
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, between) == 10, "offset of between");
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, new_path) == 12, "offset of new_path");
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, path) == 14, "offset of path");
+
+static __always_inline void klogger_event_TEXTS(struct klogger_hit *klogger_hit, const char *old_path, unsigned short between, const char *new_path, const char *path)
+{
+	struct klogger_record_TEXTS *klogger_record;
+	unsigned int klogger_length_old_path;
+	unsigned int klogger_length_new_path;
+	unsigned int klogger_length_path;
+	unsigned int klogger_size;
+	char *klogger_texts;
+
+	if (!klogger_may(6, klogger_in_scope_current()))
+		return;
+	klogger_length_old_path = klogger_string_length(6, old_path, 255);
+	klogger_length_new_path = klogger_string_length(6, new_path, 255);
+	klogger_length_path = klogger_string_length(6, path, 600);
+	klogger_size = KLOGGER_PAD8(16 + klogger_length_old_path + klogger_length_new_path + klogger_length_path);
+	klogger_record = (struct klogger_record_TEXTS *)klogger_reserve(klogger_hit, 6, klogger_size);
+	if (!klogger_record)
+		return;
+	klogger_store(klogger_record->old_path, klogger_length_old_path);
+	klogger_store(klogger_record->between, between);
+	klogger_store(klogger_record->new_path, klogger_length_new_path);
+	klogger_store(klogger_record->path, klogger_length_path);
+	klogger_texts = (char *)klogger_record + 16;
+	klogger_string_store(6, klogger_texts, old_path, klogger_length_old_path, 255);
+	klogger_texts += klogger_length_old_path;
+	klogger_string_store(6, klogger_texts, new_path, klogger_length_new_path, 255);
+	klogger_texts += klogger_length_new_path;
+	klogger_string_store(6, klogger_texts, path, klogger_length_path, 600);
+	klogger_commit(klogger_hit, klogger_record, 6);
+}
+
+/* PATH: one long text */
+struct klogger_record_PATH {
+	__u64 header;
+	unsigned short path;
+};
+_Static_assert(__builtin_offsetof(struct klogger_record_PATH, path) == 8, "offset of path");
+
+static __always_inline void klogger_event_PATH(struct klogger_hit *klogger_hit, const char *path)
+{
+	struct klogger_record_PATH *klogger_record;
+	unsigned int klogger_length_path;
+	unsigned int klogger_size;
+	char *klogger_texts;
+
+	if (!klogger_may(7, klogger_in_scope_current()))
+		return;
+	klogger_length_path = klogger_string_length(7, path, 300);
+	klogger_size = KLOGGER_PAD8(10 + klogger_length_path);
+	klogger_record = (struct klogger_record_PATH *)klogger_reserve(klogger_hit, 7, klogger_size);
+	if (!klogger_record)
+		return;
+	klogger_store(klogger_record->path, klogger_length_path);
+	klogger_texts = (char *)klogger_record + 10;
+	klogger_string_store(7, klogger_texts, path, klogger_length_path, 300);
+	klogger_commit(klogger_hit, klogger_record, 7);
+}
+
 /* ABOUT: whose event it is */
 struct klogger_record_ABOUT {
 	__u64 header;
@@ -216,14 +287,14 @@ static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit,
 {
 	struct klogger_record_ABOUT *klogger_record;
 
-	if (!klogger_may(6, klogger_in_scope(pid) || klogger_in_scope(waker)))
+	if (!klogger_may(8, klogger_in_scope(pid) || klogger_in_scope(waker)))
 		return;
-	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 6, 16);
+	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 8, 16);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->pid, pid);
 	klogger_store(klogger_record->waker, waker);
-	klogger_commit(klogger_hit, klogger_record, 6);
+	klogger_commit(klogger_hit, klogger_record, 8);
 }
 
 /* AROUND: with what was running */
@@ -261,9 +332,9 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 {
 	struct klogger_record_AROUND *klogger_record;
 
-	if (!klogger_may(7, klogger_in_scope_current()))
+	if (!klogger_may(9, klogger_in_scope_current()))
 		return;
-	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 80);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 9, 80);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->x, x);
@@ -279,5 +350,5 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->memcg, klogger_context_memcg());
 	klogger_store(klogger_record->stack, klogger_context_stack());
 	klogger_store(klogger_record->user_stack, klogger_context_user_stack());
-	klogger_commit(klogger_hit, klogger_record, 7);
+	klogger_commit(klogger_hit, klogger_record, 9);
 }

@@ -8,6 +8,8 @@
  *   klogger(PADDED, a, b, c, d, e, f);  each field needs padding before it
  *   klogger(SHAPES, triple, pair, five, name);  arrays and texts
  *   klogger(TEXT, before, text, after);  a string of any length, not in last place
+ *   klogger(TEXTS, old_path, between, new_path, path);  several texts, the last one long
+ *   klogger(PATH, path);  one long text
  *   klogger(ABOUT, pid, waker);  whose event it is
  *   klogger(AROUND, x);  with what was running
  *
@@ -31,6 +33,8 @@ static inline void klogger_off_FIXED(signed char a, unsigned char b, short c, un
 static inline void klogger_off_PADDED(unsigned char a, unsigned long long b, unsigned char c, unsigned int d, unsigned char e, unsigned short f) { (void)a; (void)b; (void)c; (void)d; (void)e; (void)f; }
 static inline void klogger_off_SHAPES(const unsigned short *triple, const unsigned long long *pair, const char *five, const char *name) { (void)triple; (void)pair; (void)five; (void)name; }
 static inline void klogger_off_TEXT(unsigned char before, const char *text, unsigned long long after) { (void)before; (void)text; (void)after; }
+static inline void klogger_off_TEXTS(const char *old_path, unsigned short between, const char *new_path, const char *path) { (void)old_path; (void)between; (void)new_path; (void)path; }
+static inline void klogger_off_PATH(const char *path) { (void)path; }
 static inline void klogger_off_ABOUT(int pid, int waker) { (void)pid; (void)waker; }
 static inline void klogger_off_AROUND(int x) { (void)x; }
 #else
@@ -105,7 +109,7 @@ static __always_inline void klogger_call_MARK(long long number, const char *text
 
 #define KLOGGER_UNIT klogger_unit_everything_[hash]
 KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
-	klogger_all_off, 0, 8, "everything",
+	klogger_all_off, 0, 10, "everything",
 	"// SPDX-License-Identifier: GPL-2.0-only\n"
 	"schema everything \"Every type and shape, every kind of scope, and fields that need padding\"\n"
 	"\n"
@@ -136,6 +140,15 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
 	"    u64 after\n"
 	"}\n"
 	"\n"
+	"event TEXTS \"several texts, the last one long\" {\n"
+	"    string  old_path\n"
+	"    u16     between\n"
+	"    string  new_path\n"
+	"    string[..600] path\n"
+	"}\n"
+	"\n"
+	"event PATH \"one long text\" { string[..300] path }\n"
+	"\n"
 	"event ABOUT \"whose event it is\" scope pid, waker {\n"
 	"    int pid as thread\n"
 	"    int waker as thread\n"
@@ -146,13 +159,15 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
 	"    context tid tgid prio cgroup ppid irq netns pidns_tid comm memcg stack user_stack\n"
 	"}\n"
 	"",
-	946, 0,
+	1134, 0,
 	"NOTHING\0"
 	"NUMBERS\0"
 	"FIXED\0"
 	"PADDED\0"
 	"SHAPES\0"
 	"TEXT\0"
+	"TEXTS\0"
+	"PATH\0"
 	"ABOUT\0"
 	"AROUND\0",
 	NULL, KLOGGER_RUNTIME
@@ -479,6 +494,115 @@ static __always_inline void klogger_call_TEXT(unsigned char before, const char *
 		klogger_slow_TEXT(before, text, after);
 }
 
+/* TEXTS: several texts, the last one long */
+struct klogger_record_TEXTS {
+	__u64 header;
+	unsigned short old_path;
+	unsigned short between;
+	unsigned short new_path;
+	unsigned short path;
+};
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, old_path) == 8, "offset of old_path");
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, between) == 10, "offset of between");
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, new_path) == 12, "offset of new_path");
+_Static_assert(__builtin_offsetof(struct klogger_record_TEXTS, path) == 14, "offset of path");
+
+static __always_inline void klogger_event_TEXTS(struct klogger_hit *klogger_hit, const char *old_path, unsigned short between, const char *new_path, const char *path)
+{
+	struct klogger_record_TEXTS *klogger_record;
+	unsigned int klogger_length_old_path;
+	unsigned int klogger_length_new_path;
+	unsigned int klogger_length_path;
+	unsigned int klogger_size;
+	char *klogger_texts;
+
+	if (!klogger_may(6, klogger_in_scope_current()))
+		return;
+	klogger_length_old_path = klogger_string_length(6, old_path, 255);
+	klogger_length_new_path = klogger_string_length(6, new_path, 255);
+	klogger_length_path = klogger_string_length(6, path, 600);
+	klogger_size = KLOGGER_PAD8(16 + klogger_length_old_path + klogger_length_new_path + klogger_length_path);
+	klogger_record = (struct klogger_record_TEXTS *)klogger_reserve(klogger_hit, 6, klogger_size);
+	if (!klogger_record)
+		return;
+	klogger_store(klogger_record->old_path, klogger_length_old_path);
+	klogger_store(klogger_record->between, between);
+	klogger_store(klogger_record->new_path, klogger_length_new_path);
+	klogger_store(klogger_record->path, klogger_length_path);
+	klogger_texts = (char *)klogger_record + 16;
+	klogger_string_store(6, klogger_texts, old_path, klogger_length_old_path, 255);
+	klogger_texts += klogger_length_old_path;
+	klogger_string_store(6, klogger_texts, new_path, klogger_length_new_path, 255);
+	klogger_texts += klogger_length_new_path;
+	klogger_string_store(6, klogger_texts, path, klogger_length_path, 600);
+	klogger_commit(klogger_hit, klogger_record, 6);
+}
+
+static KLOGGER_SLOW_CALL void klogger_slow_TEXTS(const char *old_path, unsigned short between, const char *new_path, const char *path)
+{
+	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
+
+	klogger_hit.slow = 1;
+	klogger_event_TEXTS(&klogger_hit, old_path, between, new_path, path);
+	klogger_leave(&klogger_hit);
+}
+
+static __always_inline void klogger_call_TEXTS(const char *old_path, unsigned short between, const char *new_path, const char *path)
+{
+	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
+
+	klogger_event_TEXTS(&klogger_hit, old_path, between, new_path, path);
+	klogger_leave(&klogger_hit);
+	if (klogger_unlikely(klogger_hit.again))
+		klogger_slow_TEXTS(old_path, between, new_path, path);
+}
+
+/* PATH: one long text */
+struct klogger_record_PATH {
+	__u64 header;
+	unsigned short path;
+};
+_Static_assert(__builtin_offsetof(struct klogger_record_PATH, path) == 8, "offset of path");
+
+static __always_inline void klogger_event_PATH(struct klogger_hit *klogger_hit, const char *path)
+{
+	struct klogger_record_PATH *klogger_record;
+	unsigned int klogger_length_path;
+	unsigned int klogger_size;
+	char *klogger_texts;
+
+	if (!klogger_may(7, klogger_in_scope_current()))
+		return;
+	klogger_length_path = klogger_string_length(7, path, 300);
+	klogger_size = KLOGGER_PAD8(10 + klogger_length_path);
+	klogger_record = (struct klogger_record_PATH *)klogger_reserve(klogger_hit, 7, klogger_size);
+	if (!klogger_record)
+		return;
+	klogger_store(klogger_record->path, klogger_length_path);
+	klogger_texts = (char *)klogger_record + 10;
+	klogger_string_store(7, klogger_texts, path, klogger_length_path, 300);
+	klogger_commit(klogger_hit, klogger_record, 7);
+}
+
+static KLOGGER_SLOW_CALL void klogger_slow_PATH(const char *path)
+{
+	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
+
+	klogger_hit.slow = 1;
+	klogger_event_PATH(&klogger_hit, path);
+	klogger_leave(&klogger_hit);
+}
+
+static __always_inline void klogger_call_PATH(const char *path)
+{
+	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
+
+	klogger_event_PATH(&klogger_hit, path);
+	klogger_leave(&klogger_hit);
+	if (klogger_unlikely(klogger_hit.again))
+		klogger_slow_PATH(path);
+}
+
 /* ABOUT: whose event it is */
 struct klogger_record_ABOUT {
 	__u64 header;
@@ -492,14 +616,14 @@ static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit,
 {
 	struct klogger_record_ABOUT *klogger_record;
 
-	if (!klogger_may(6, klogger_in_scope(pid) || klogger_in_scope(waker)))
+	if (!klogger_may(8, klogger_in_scope(pid) || klogger_in_scope(waker)))
 		return;
-	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 6, 16);
+	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 8, 16);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->pid, pid);
 	klogger_store(klogger_record->waker, waker);
-	klogger_commit(klogger_hit, klogger_record, 6);
+	klogger_commit(klogger_hit, klogger_record, 8);
 }
 
 static KLOGGER_SLOW_CALL void klogger_slow_ABOUT(int pid, int waker)
@@ -544,9 +668,9 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 {
 	struct klogger_record_AROUND *klogger_record;
 
-	if (!klogger_may(7, klogger_in_scope_current()))
+	if (!klogger_may(9, klogger_in_scope_current()))
 		return;
-	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 48);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 9, 48);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->x, x);
@@ -556,7 +680,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->irq, klogger_context_irq());
 	klogger_store(klogger_record->pidns_tid, klogger_context_pidns_tid());
 	klogger_context_comm(klogger_record->comm);
-	klogger_commit(klogger_hit, klogger_record, 7);
+	klogger_commit(klogger_hit, klogger_record, 9);
 }
 
 static KLOGGER_SLOW_CALL void klogger_slow_AROUND(int x)

@@ -6,18 +6,20 @@
 //   klogger!(PADDED, a, b, c, d, e, f);  most fields need padding before them
 //   klogger!(SHAPES, flag, triple, pair, five, name);  arrays and texts
 //   klogger!(TEXT, before, text, after);  a string, not in last place
+//   klogger!(TEXTS, old_path, between, path, new_path);  several strings, one of them long
+//   klogger!(PATH, type);
 //   klogger!(WHO, x);  the thread that logs
 //   klogger!(r#match, fn, crate, Ok, type);  a keyword
 //   klogger!(Self_, x);  one that cannot be raw
 
-pub(crate) use klogger_schema_words::{NOTHING, NUMBERS, PADDED, SHAPES, TEXT, WHO, r#match, Self_};
+pub(crate) use klogger_schema_words::{NOTHING, NUMBERS, PADDED, SHAPES, TEXT, TEXTS, PATH, WHO, r#match, Self_};
 
 mod klogger_schema_words {
     use super::klogger_user;
 
-    static KLOGGER_UNIT: klogger_user::Unit<8> = klogger_user::Unit::new(
+    static KLOGGER_UNIT: klogger_user::Unit<10> = klogger_user::Unit::new(
         c"words",
-        "NOTHING\0NUMBERS\0PADDED\0SHAPES\0TEXT\0WHO\0match\0Self\0",
+        "NOTHING\0NUMBERS\0PADDED\0SHAPES\0TEXT\0TEXTS\0PATH\0WHO\0match\0Self\0",
         concat!(
             "// SPDX-License-Identifier: GPL-2.0-only\n",
             "schema words \"Every type and shape, \\\\ \\\"quotes\\\" in texts, and names that mean something in Rust\"\n",
@@ -45,6 +47,15 @@ mod klogger_schema_words {
             "    string text\n",
             "    u64 after\n",
             "}\n",
+            "\n",
+            "event TEXTS \"several strings, one of them long\" {\n",
+            "    string old_path\n",
+            "    u8 between\n",
+            "    string[..700] path\n",
+            "    string new_path\n",
+            "}\n",
+            "\n",
+            "event PATH { string[..300] type }\n",
             "\n",
             "event WHO \"the thread that logs\" {\n",
             "    int x\n",
@@ -186,10 +197,56 @@ mod klogger_schema_words {
         }
     }
 
+    /// several strings, one of them long
+    #[inline(always)]
+    pub(crate) fn TEXTS(old_path: &(impl klogger_user::Text + ?Sized), between: u8, path: &(impl klogger_user::Text + ?Sized), new_path: &(impl klogger_user::Text + ?Sized)) {
+        let Some(klogger_on) = KLOGGER_UNIT.on::<5>() else { return };
+        let old_path = klogger_user::Tail::of(old_path);
+        let path = klogger_user::Tail::of(path);
+        let new_path = klogger_user::Tail::of(new_path);
+        if !klogger_on.log::<16>((old_path, (path, new_path)), |klogger_record| klogger_fill(klogger_record, old_path, between, path, new_path)) {
+            klogger_slow(klogger_on, old_path, between, path, new_path);
+        }
+
+        #[inline(always)]
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<16>, old_path: klogger_user::Tail, between: u8, path: klogger_user::Tail<700>, new_path: klogger_user::Tail) {
+            klogger_record.put::<8, _>(old_path.length());
+            klogger_record.put::<10, _>(between);
+            klogger_record.put::<12, _>(path.length());
+            klogger_record.put::<14, _>(new_path.length());
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn klogger_slow(klogger_on: klogger_user::On, old_path: klogger_user::Tail, between: u8, path: klogger_user::Tail<700>, new_path: klogger_user::Tail) {
+            klogger_on.log_slow::<16>((old_path, (path, new_path)), |klogger_record| klogger_fill(klogger_record, old_path, between, path, new_path));
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn PATH(r#type: &(impl klogger_user::Text + ?Sized)) {
+        let Some(klogger_on) = KLOGGER_UNIT.on::<6>() else { return };
+        let r#type = klogger_user::Tail::of(r#type);
+        if !klogger_on.log::<10>(r#type, |klogger_record| klogger_fill(klogger_record, r#type)) {
+            klogger_slow(klogger_on, r#type);
+        }
+
+        #[inline(always)]
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<10>, r#type: klogger_user::Tail<300>) {
+            klogger_record.put::<8, _>(r#type.length());
+        }
+
+        #[cold]
+        #[inline(never)]
+        fn klogger_slow(klogger_on: klogger_user::On, r#type: klogger_user::Tail<300>) {
+            klogger_on.log_slow::<10>(r#type, |klogger_record| klogger_fill(klogger_record, r#type));
+        }
+    }
+
     /// the thread that logs
     #[inline(always)]
     pub(crate) fn WHO(x: i32) {
-        let Some(klogger_on) = KLOGGER_UNIT.on::<5>() else { return };
+        let Some(klogger_on) = KLOGGER_UNIT.on::<7>() else { return };
         if !klogger_on.log::<48>((), |klogger_record| klogger_fill(klogger_record, x)) {
             klogger_slow(klogger_on, x);
         }
@@ -215,7 +272,7 @@ mod klogger_schema_words {
     /// a keyword
     #[inline(always)]
     pub(crate) fn r#match(r#fn: i32, crate_: i32, Ok_: i32, r#type: &(impl klogger_user::Text + ?Sized)) {
-        let Some(klogger_on) = KLOGGER_UNIT.on::<6>() else { return };
+        let Some(klogger_on) = KLOGGER_UNIT.on::<8>() else { return };
         let r#type = klogger_user::Tail::of(r#type);
         if !klogger_on.log::<22>(r#type, |klogger_record| klogger_fill(klogger_record, r#fn, crate_, Ok_, r#type)) {
             klogger_slow(klogger_on, r#fn, crate_, Ok_, r#type);
@@ -239,7 +296,7 @@ mod klogger_schema_words {
     /// one that cannot be raw
     #[inline(always)]
     pub(crate) fn Self_(x: u8) {
-        let Some(klogger_on) = KLOGGER_UNIT.on::<7>() else { return };
+        let Some(klogger_on) = KLOGGER_UNIT.on::<9>() else { return };
         if !klogger_on.log::<9>((), |klogger_record| klogger_fill(klogger_record, x)) {
             klogger_slow(klogger_on, x);
         }

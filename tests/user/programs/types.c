@@ -8,7 +8,7 @@ int main(void)
 {
 	unsigned short triple[3] = { 1, 2, 65535 };
 	long long pair[2] = { LLONG_MIN, LLONG_MAX };
-	char text[301];
+	char text[301], path[4001];
 
 	klogger(NOTHING);
 	klogger(NUMBERS, 1, SCHAR_MIN, UCHAR_MAX, SHRT_MIN, USHRT_MAX, INT_MIN, UINT_MAX, LONG_MIN,
@@ -20,11 +20,16 @@ int main(void)
 	klogger(SHAPES, triple, pair, "", NULL);
 	memset(text, 'x', sizeof(text) - 1);
 	text[300] = 0;
+	memset(path, 'p', sizeof(path) - 1);
+	path[4000] = 0;
 	klogger(TEXT, 1, text, 2);
 	klogger(TEXT, 3, text + 45, 4);
 	klogger(TEXT, 5, text + 46, 6);
 	klogger(TEXT, 7, "", 8);
 	klogger(TEXT, 9, NULL, 10);
+	klogger(TEXTS, "one", 1, "", "three");
+	klogger(TEXTS, NULL, 2, path, NULL);
+	klogger(TEXTS, path, 3, path + 1001, path);
 	klogger(MARK, -1, "a word");
 	return 0;
 }

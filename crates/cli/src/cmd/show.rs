@@ -200,9 +200,9 @@ fn print_head(schema: &Schema) {
 }
 
 fn print_event(e: &EventLayout) {
-    let size = match e.tail() {
-        None => format!("{} bytes", e.record_size(0)),
-        Some(_) => format!("{} to {} bytes", e.record_size(0), e.max_size()),
+    let size = match e.tails().count() {
+        0 => format!("{} bytes", e.record_size(0)),
+        _ => format!("{} to {} bytes", e.record_size(0), e.max_size()),
     };
     println!("\nevent {}  ({size}{})", e.name, whose(e));
     if let Some(doc) = &e.doc {
@@ -226,7 +226,7 @@ fn whose(e: &EventLayout) -> String {
 
 fn field_size(f: &FieldLayout) -> String {
     match f.shape {
-        Shape::Tail => "2+n".into(),
+        Shape::Tail(_) => "2+n".into(),
         Shape::One | Shape::Array(_) | Shape::Text(_) => {
             f.shape.align_and_size(f.scalar).1.to_string()
         }
@@ -239,7 +239,7 @@ fn type_text(f: &FieldLayout) -> String {
         Shape::Array(n) | Shape::Text(n) if !f.type_name.ends_with(']') => {
             format!("{}[{n}]", f.type_name)
         }
-        Shape::One | Shape::Tail | Shape::Array(_) | Shape::Text(_) => f.type_name.clone(),
+        Shape::One | Shape::Tail(_) | Shape::Array(_) | Shape::Text(_) => f.type_name.clone(),
     }
 }
 
@@ -252,6 +252,7 @@ fn notes(f: &FieldLayout) -> String {
         Decode::Stack => Some("as stack".into()),
         Decode::Device => Some("as device".into()),
         Decode::Ip => Some("as ip".into()),
+        Decode::Endpoint => Some("as endpoint".into()),
         Decode::Errno => Some("as errno".into()),
         Decode::Path => Some("as path".into()),
         Decode::Table(name) => Some(format!("as {name}")),

@@ -34,7 +34,7 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: Asks) {
         "\n/* What an event costs: the recorder hits this program before it records. */\n\
          struct {{\n\t__u32 arm;\n\t__u32 tid;\n}} klogger_calibration SEC(\"{MEMORY}\");\n"
     ));
-    if all().any(|f| matches!(f.shape, Shape::Text(_) | Shape::Tail)) {
+    if all().any(|f| matches!(f.shape, Shape::Text(_) | Shape::Tail(_))) {
         out.push(format_args!("static const char klogger_any_text[256] = \"{TEXT}\";\n"));
     }
     let arrays = all().filter(|f| matches!(f.shape, Shape::Array(_)));
@@ -83,6 +83,6 @@ fn value(field: &FieldLayout, stacks: Asks) -> String {
         }
         Shape::One => "klogger_tid".into(),
         Shape::Array(_) => "(const void *)klogger_any_numbers".into(),
-        Shape::Text(_) | Shape::Tail => "klogger_any_text".into(),
+        Shape::Text(_) | Shape::Tail(_) => "klogger_any_text".into(),
     }
 }

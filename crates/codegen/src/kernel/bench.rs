@@ -46,6 +46,6 @@ fn value(field: &FieldLayout) -> &'static str {
     match field.shape {
         Shape::One => "iterations",
         Shape::Array(_) => "(const void *)numbers",
-        Shape::Text(_) | Shape::Tail => "\"klogger\"",
+        Shape::Text(_) | Shape::Tail(_) => "\"klogger\"",
     }
 }

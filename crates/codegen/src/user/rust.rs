@@ -9,7 +9,7 @@ use crate::events::arguments;
 use crate::text::Text;
 use crate::user::{MARK, Unsupported, check};
 use crate::{NamedText, printable};
-use klogger_schema::layout::{EventLayout, FieldLayout};
+use klogger_schema::layout::{EventLayout, FieldLayout, STRING_MAX};
 use klogger_schema::model::{Event, Scalar, Schema, Shape};
 
 /// Where functions are generated.
@@ -103,7 +103,7 @@ fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, 
         list(|f| format!("{}: {}", parameter(f), taken_type(f))),
     );
     let names = list(parameter);
-    let tail = layout.tail().map_or("()".into(), parameter);
+    let tail = tails(layout);
     let doc = event.doc.as_ref().map_or(String::new(), |d| format!("/// {}\n", printable(d)));
     let measures: String =
         arguments(layout).filter_map(measure).map(|line| format!("    {line}\n")).collect();
@@ -131,10 +131,17 @@ fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, 
     });
 }
 
+/// The texts of variable length: `()`, `a`, `(a, b)`, `(a, (b, c))`.
+fn tails(layout: &EventLayout) -> String {
+    let names: Vec<String> = layout.tails().map(|(f, _)| parameter(f)).collect();
+    let pair = |rest: String, name: String| format!("({name}, {rest})");
+    names.into_iter().rev().reduce(pair).unwrap_or("()".into())
+}
+
 /// The type that the caller passes.
 fn given_type(f: &FieldLayout) -> String {
     match f.shape {
-        Shape::Text(_) | Shape::Tail => "&(impl klogger_user::Text + ?Sized)".into(),
+        Shape::Text(_) | Shape::Tail(_) => "&(impl klogger_user::Text + ?Sized)".into(),
         Shape::One | Shape::Array(_) => taken_type(f),
     }
 }
@@ -145,7 +152,8 @@ fn taken_type(f: &FieldLayout) -> String {
         Shape::One => rust_type(f.scalar).into(),
         Shape::Array(n) => format!("&[{}; {n}]", rust_type(f.scalar)),
         Shape::Text(_) => "&[u8]".into(),
-        Shape::Tail => "klogger_user::Tail".into(),
+        Shape::Tail(STRING_MAX) => "klogger_user::Tail".into(),
+        Shape::Tail(most) => format!("klogger_user::Tail<{most}>"),
     }
 }
 
@@ -156,7 +164,7 @@ fn measure(f: &FieldLayout) -> Option<String> {
     match f.shape {
         Shape::One | Shape::Array(_) => None,
         Shape::Text(_) => Some(format!("let {name} = klogger_user::Text::as_text({name});")),
-        Shape::Tail => Some(format!("let {name} = klogger_user::Tail::of({name});")),
+        Shape::Tail(_) => Some(format!("let {name} = klogger_user::Tail::of({name});")),
     }
 }
 
@@ -172,7 +180,7 @@ fn store(f: &FieldLayout) -> String {
         (None, Shape::One) => format!("put::<{at}, _>({name})"),
         (None, Shape::Array(_)) => format!("put_array::<{at}, _, _>({name})"),
         (None, Shape::Text(n)) => format!("put_text::<{at}, {n}>({name})"),
-        (None, Shape::Tail) => format!("put::<{at}, _>({name}.length())"),
+        (None, Shape::Tail(_)) => format!("put::<{at}, _>({name}.length())"),
     }
 }
 

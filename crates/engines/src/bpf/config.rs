@@ -32,6 +32,8 @@ pub struct Config {
     pub preemption: Preemption,
     /// From the run queue of a CPU to the variable with its preemption count; 0: unknown.
     pub preempt_count: u64,
+    /// Where the structures of pages are: see `pages.rs`.
+    pub vmemmap: u64,
     /// The kernel has links of many places in programs: since Linux 6.6.
     pub uprobe_multi: bool,
     /// The kernel has the system calls of 32-bit programs.
@@ -85,6 +87,7 @@ impl Config {
         }
         bytes[layout::CONFIG_PREEMPT_COUNT..][..8]
             .copy_from_slice(&self.preempt_count.to_ne_bytes());
+        bytes[layout::CONFIG_VMEMMAP..][..8].copy_from_slice(&self.vmemmap.to_ne_bytes());
         for (at, flag) in flags {
             bytes[at] = flag;
         }

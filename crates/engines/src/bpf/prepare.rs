@@ -5,6 +5,7 @@ use super::BpfEngine;
 use super::calibrate::Prepared;
 use super::choice::Choice;
 use super::load::{self, Config};
+use super::pages;
 use crate::request::{BUFFER_MAX, Request};
 use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::attach_points;
@@ -37,6 +38,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         preemption: host_kernel::preemption(&types, &version),
         preempt_count: types.preempt_count(),
         calls_32: klogger_codegen::system_calls::has_32_bit(&types),
+        vmemmap: pages::vmemmap(units.iter().map(|(unit, _)| &unit.schema), &types)?,
         uprobe_multi: host_kernel::has_uprobe_multi(&types),
         ..config
     };
@@ -79,6 +81,7 @@ fn config(request: &Request, rings: usize) -> Result<Config, Error> {
         preempt: false,
         preemption: Preemption::None,
         preempt_count: 0,
+        vmemmap: 0,
         uprobe_multi: false,
         calls_32: false,
         cpus: cpu_bits(&request.cpus),

@@ -2,6 +2,7 @@
 //! Loads the programs of a schema without attaching them, to find those that the kernel refuses.
 
 use super::load::{Config, Part, choose_programs, keep_messages, load_opened, open_object};
+use super::pages;
 use super::refused::Refused;
 use crate::request::BUFFER_MIN;
 use klogger_codegen::KernelTypes;
@@ -28,6 +29,7 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
         preemption: host_kernel::preemption(types, &version),
         preempt_count: types.preempt_count(),
         calls_32: klogger_codegen::system_calls::has_32_bit(types),
+        vmemmap: pages::vmemmap(std::iter::once(&unit.schema), types)?,
         uprobe_multi: host_kernel::has_uprobe_multi(types),
         cpus: [0; layout::CPUS_MAX / 64],
         choice: None,

@@ -48,7 +48,7 @@ pub fn of_field(field: &FieldLayout, preamble: &Preamble) -> Type {
     match field.shape {
         Shape::One => Type::One(labelled(integer(), field, preamble)),
         Shape::Array(n) => Type::Array(n, integer()),
-        Shape::Text(_) | Shape::Tail => Type::Text,
+        Shape::Text(_) | Shape::Tail(_) => Type::Text,
     }
 }
 

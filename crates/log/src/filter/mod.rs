@@ -210,7 +210,7 @@ fn check_kinds(left: &Source, right: &Source, preamble: &Preamble) -> Result<(),
                 let Some(field) = place.map(|i| &event.fields[i]) else { return true };
                 match field.shape {
                     Shape::One | Shape::Array(_) => field.decode == Decode::Plain,
-                    Shape::Text(_) | Shape::Tail => false,
+                    Shape::Text(_) | Shape::Tail(_) => false,
                 }
             })
         }

@@ -34,8 +34,11 @@ pub fn read_head(source: &Source) -> Result<Head, Error> {
     let mut head = vec![0; FILE_HEADER_SIZE.min(length as usize)];
     source.read(0, &mut head)?;
     let known = head.len().min(FILE_MAGIC.len());
-    if head[..known] != FILE_MAGIC[..known] || head.get(7) == Some(&0) {
+    if head[..known] != FILE_MAGIC[..known] {
         return Err(Error::NotALog);
+    }
+    if head.get(7) == Some(&0) {
+        return Err(Error::PreambleCorrupt("its version is 0".into()));
     }
     if let Some(&found) = head.get(7).filter(|v| **v > format::VERSION) {
         return Err(Error::NewerVersion { found, known: format::VERSION });

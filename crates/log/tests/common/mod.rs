@@ -9,7 +9,7 @@ use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::{Addition, Clock, Preamble, SchemaText};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
-use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE};
+use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE, STRING_MAX};
 use klogger_schema::model::{Decode, Scalar, Shape};
 
 pub const START: u64 = 1_000_000;
@@ -58,7 +58,7 @@ pub fn thread(name: &str) -> FieldSpec<'_> {
 }
 
 pub fn string(name: &str) -> FieldSpec<'_> {
-    (name, Scalar::U8, Shape::Tail, Decode::Plain)
+    (name, Scalar::U8, Shape::Tail(STRING_MAX), Decode::Plain)
 }
 
 pub fn comm() -> FieldSpec<'static> {

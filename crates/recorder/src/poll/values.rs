@@ -129,10 +129,10 @@ fn set<'a>(
 ) -> Result<RecordBuilder<'a>, RecordBuilder<'a>> {
     let Some(first) = words.first() else { return Err(record) };
     match field.shape {
-        Shape::Text(_) | Shape::Tail if whole => {
+        Shape::Text(_) | Shape::Tail(_) if whole => {
             Ok(record.text(&field.name, words.join(" ").as_bytes()))
         }
-        Shape::Text(_) | Shape::Tail => Ok(record.text(&field.name, first.as_bytes())),
+        Shape::Text(_) | Shape::Tail(_) => Ok(record.text(&field.name, first.as_bytes())),
         Shape::One | Shape::Array(_) => match number(first, field.decode == Decode::Hex) {
             Some(value) => Ok(record.int(&field.name, value)),
             None => Err(record),

@@ -2,12 +2,14 @@
 //! Checks that the values of fields can be decoded as the schema says.
 
 use crate::diagnostic::Diagnostic;
-use crate::model::{Decode, Field, Scalar, Shape, Span};
+use crate::model::{Decode, ENDPOINT_BYTES, Field, Scalar, Shape, Span};
 use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::Draft;
 use crate::system_calls;
 use crate::vocabulary::{DECODES, PLACE};
+
+const ENDPOINT: Shape = Shape::Array(ENDPOINT_BYTES);
 
 /// Checks that a field's values can be decoded in this way.
 pub fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnostic>) {
@@ -47,13 +49,15 @@ pub fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diag
         Decode::Ip => {
             wrong("an IP address", "write `uint`, or `u8 NAME[4]`, or `u8 NAME[16]` for IPv6")
         }
+        Decode::Endpoint if field.scalar == Scalar::U8 && field.shape == ENDPOINT => None,
+        Decode::Endpoint => wrong("an endpoint", "write `u8 NAME[20]`"),
         Decode::Errno if integer && field.scalar.signed() => None,
         Decode::Errno => wrong("an error number", "errors are negative: write `int` or `long`"),
         Decode::Table(name) if name == PLACE => match (integer, bytes) {
             (true, 2..) => None,
             _ => wrong("the number of a place", "write `ushort` or `uint`"),
         },
-        Decode::Path if matches!(field.shape, Shape::Text(_) | Shape::Tail) => None,
+        Decode::Path if matches!(field.shape, Shape::Text(_) | Shape::Tail(_)) => None,
         Decode::Path => wrong("a path", "write `string`"),
         Decode::Table(name) => match all.tables.iter().any(|(t, _)| t.name == *name) {
             true if integer || field.scalar == Scalar::Bool => None,
@@ -68,7 +72,7 @@ fn ip_bytes(field: &Field) -> bool {
     match field.shape {
         Shape::One => field.scalar.size() == 4,
         Shape::Array(n) => field.scalar.size() == 1 && (n == 4 || n == 16),
-        Shape::Text(_) | Shape::Tail => false,
+        Shape::Text(_) | Shape::Tail(_) => false,
     }
 }
 
@@ -96,6 +100,6 @@ fn describe(field: &Field) -> String {
     match field.shape {
         Shape::One => format!("`{}`", field.type_name),
         Shape::Array(n) => format!("`{}[{n}]`", field.type_name),
-        Shape::Text(_) | Shape::Tail => "text".into(),
+        Shape::Text(_) | Shape::Tail(_) => "text".into(),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{EventDraft, Parse, Parser};
 use crate::diagnostic::Diagnostic;
-use crate::layout::RECORD_MAX;
+use crate::layout::{RECORD_MAX, STRING_MAX};
 use crate::lexer::{Token, number};
 use crate::model::{Decode, Decoding, Field, Scalar, Shape, Span};
 use crate::names::{Kind, is_type, shorten};
@@ -12,16 +12,21 @@ use crate::vocabulary::{
     C_TYPE_WORDS, DECODES, STRING, TYPE_REMEDIES, TYPES, UNIT_REMEDIES, UNITS,
 };
 
-/// Largest `string[N]` in bytes; the rest of a record is left for other fields.
+/// Largest `string[N]` in bytes: all of them are in each record.
 pub const TEXT_FIELD_MAX: u64 = 1000;
+/// Largest `string[..N]` in bytes; the rest of a record is left for other fields.
+pub const LONG_TEXT_MAX: u64 = 4000;
 
 /// A type as it was written.
 struct Type {
     name: String,
-    /// `None`: `string`.
-    scalar: Option<Scalar>,
-    /// The N of `string[N]`.
-    length: Option<u32>,
+    of: Of,
+}
+
+/// What a type is of.
+enum Of {
+    Number(Scalar),
+    Text(Shape),
 }
 
 impl Parser<'_> {
@@ -62,22 +67,55 @@ impl Parser<'_> {
             return self.c_type(word, next.span);
         }
         if word == STRING {
-            let length = self.length()?.map(|(n, span)| self.text_length(n, span));
-            let name = length.map_or(STRING.into(), |n| format!("{STRING}[{n}]"));
-            return Ok(Type { name, scalar: None, length });
+            return self.text_type();
         }
         let Some((_, scalar)) = TYPES.iter().find(|(name, _)| *name == word) else {
             let scalar = self.unknown_type(word, next.span);
             // `string[N]` may have been meant.
             self.length()?;
-            return Ok(Type { name: word.into(), scalar: Some(scalar), length: None });
+            return Ok(Type { name: word.into(), of: Of::Number(scalar) });
         };
         let bracket = self.cursor.peek();
         if bracket.token == Token::OpenBracket {
             let help = format!("the length of an array follows its name: `{word} NAME[4]`");
             return Err(self.unexpected(bracket, "the field's name", &help));
         }
-        Ok(Type { name: word.into(), scalar: Some(*scalar), length: None })
+        Ok(Type { name: word.into(), of: Of::Number(*scalar) })
+    }
+
+    /// Takes `..`, if it follows. The two points are no token of their own.
+    fn dots(&mut self) -> bool {
+        let mut ahead = self.cursor.clone();
+        let (first, second) = (ahead.next().span, ahead.next().span);
+        let found = first.end == second.start
+            && self.cursor.text(first) == "."
+            && self.cursor.text(second) == ".";
+        if found {
+            self.cursor = ahead;
+        }
+        found
+    }
+
+    /// What follows `string`: nothing, `[N]`, or `[..N]`.
+    fn text_type(&mut self) -> Parse<Type> {
+        if self.cursor.eat(Token::OpenBracket).is_none() {
+            return Ok(Type { name: STRING.into(), of: Of::Text(Shape::Tail(STRING_MAX)) });
+        }
+        if !self.dots() {
+            let (n, span) = self.length_inside()?;
+            let n = self.text_length(n, span);
+            return Ok(Type { name: format!("{STRING}[{n}]"), of: Of::Text(Shape::Text(n)) });
+        }
+        let (mut n, span) = self.length_inside()?;
+        if !(1..=LONG_TEXT_MAX).contains(&n) {
+            self.report(
+                Diagnostic::error(span, format!("a text of up to {n} bytes is not supported"))
+                    .label("not a valid length")
+                    .help(format!("write a number from 1 to {LONG_TEXT_MAX}")),
+            );
+            n = 1;
+        }
+        Ok(Type { name: format!("{STRING}[..{n}]"), of: Of::Text(Shape::Tail(n as u32)) })
     }
 
     fn unknown_type(&mut self, word: &str, span: Span) -> Scalar {
@@ -131,32 +169,25 @@ impl Parser<'_> {
         let (what, help) =
             c_type_remedy(self.cursor.text(span), &words.join(" "), pointer, compound);
         self.report(Diagnostic::error(span, what).label("a type of C").help(help));
-        Ok(Type { name: "int".into(), scalar: Some(Scalar::I32), length: None })
+        Ok(Type { name: "int".into(), of: Of::Number(Scalar::I32) })
     }
 
     /// One value, an array or a string.
     fn field_shape(&mut self, ty: &Type, name: &str, span: Span) -> Parse<(Scalar, Shape)> {
         let bracket = self.cursor.peek().span;
         let Some((n, at)) = self.length()? else {
-            return Ok(match (ty.scalar, ty.length) {
-                (Some(scalar), _) => (scalar, Shape::One),
-                (None, Some(n)) => (Scalar::U8, Shape::Text(n)),
-                (None, None) => (Scalar::U8, Shape::Tail),
+            return Ok(match ty.of {
+                Of::Number(scalar) => (scalar, Shape::One),
+                Of::Text(shape) => (Scalar::U8, shape),
             });
         };
-        let Some(scalar) = ty.scalar else {
-            let help = format!(
-                "the length of a text is part of its type: `string[{n}] {}`",
-                shorten(name)
-            );
-            let place = Span { start: bracket.start, end: at.end };
-            self.report(
-                Diagnostic::error(place, "arrays of texts are not supported")
-                    .label("a length here makes an array")
-                    .related(span, "")
-                    .help(help),
-            );
-            return Ok((Scalar::U8, ty.length.map_or(Shape::Tail, Shape::Text)));
+        let scalar = match ty.of {
+            Of::Number(scalar) => scalar,
+            Of::Text(shape) => {
+                let place = Span { start: bracket.start, end: at.end };
+                self.array_of_texts(place, n, name, span);
+                return Ok((Scalar::U8, shape));
+            }
         };
         if ty.name == "char" {
             return Ok((Scalar::U8, Shape::Text(self.text_length(n, at))));
@@ -173,6 +204,17 @@ impl Parser<'_> {
             return Ok((scalar, Shape::Array(1)));
         }
         Ok((scalar, Shape::Array(n as u32)))
+    }
+
+    fn array_of_texts(&mut self, place: Span, n: u64, name: &str, span: Span) {
+        let help =
+            format!("the length of a text is part of its type: `string[{n}] {}`", shorten(name));
+        self.report(
+            Diagnostic::error(place, "arrays of texts are not supported")
+                .label("a length here makes an array")
+                .related(span, "")
+                .help(help),
+        );
     }
 
     /// Checks the N of `string[N]` and `char NAME[N]`.
@@ -196,6 +238,11 @@ impl Parser<'_> {
         if self.cursor.eat(Token::OpenBracket).is_none() {
             return Ok(None);
         }
+        self.length_inside().map(Some)
+    }
+
+    /// `N]`
+    fn length_inside(&mut self) -> Parse<(u64, Span)> {
         let next = self.cursor.next();
         if next.token != Token::Number {
             return Err(self.unexpected(
@@ -213,7 +260,7 @@ impl Parser<'_> {
                 "a length is one number between `[` and `]`",
             ));
         }
-        Ok(Some((n, next.span)))
+        Ok((n, next.span))
     }
 
     pub(super) fn number(&mut self, span: Span) -> Parse<u64> {

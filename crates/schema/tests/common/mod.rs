@@ -245,7 +245,7 @@ fn print_field(out: &mut String, field: &Field, source: Option<&Source>) {
     let length = match field.shape {
         Shape::Array(n) => format!("[{n}]"),
         Shape::Text(n) if field.type_name == "char" => format!("[{n}]"),
-        Shape::One | Shape::Text(_) | Shape::Tail => String::new(),
+        Shape::One | Shape::Text(_) | Shape::Tail(_) => String::new(),
     };
     let _ = write!(out, "{} {}{length}", field.type_name, field.name);
     let _ = match source {

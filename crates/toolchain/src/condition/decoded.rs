@@ -33,9 +33,12 @@ pub fn named(
             format!("the symbols of '{name}' are not known while events are logged"),
             LATER,
         )),
-        Decode::Plain | Decode::Hex | Decode::Device | Decode::Ip | Decode::Path => {
-            Err(numbers_only(name))
-        }
+        Decode::Plain
+        | Decode::Hex
+        | Decode::Device
+        | Decode::Ip
+        | Decode::Endpoint
+        | Decode::Path => Err(numbers_only(name)),
     }
 }
 

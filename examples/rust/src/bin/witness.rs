@@ -56,6 +56,9 @@ fn shapes() {
     klogger!(TEXT, 7, Path::new("/a/path"), 8);
     klogger!(TEXT, 9, &[b'x'; 300], 10);
     klogger!(TEXT, 11, c"", 12);
+    klogger!(TEXTS, "one", 1, "", &String::from("three"));
+    klogger!(TEXTS, b"f\0orgotten", 2, &[b'p'; 800], Path::new("/a/path"));
+    klogger!(PATH, &[b'q'; 299]);
     klogger!(WHO, -1);
     klogger!(r#match, 1, 2, 3, "a type");
     klogger!(Self_, 4);

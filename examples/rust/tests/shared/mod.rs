@@ -177,17 +177,20 @@ impl Shared {
         let header = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         let layout =
             self.layouts.get(&(header as u16)).unwrap_or_else(|| panic!("header {header:#x}"));
-        let tail =
-            layout.tail().map_or(0, |f| number(&bytes[f.offset as usize..], Scalar::U16)) as usize;
-        let fields = layout
-            .fields
-            .iter()
-            .map(|f| value(f, bytes, &bytes[layout.fixed as usize..][..tail]))
-            .collect();
-        (
-            Event { name: layout.name.clone(), time: header >> 16, fields },
-            layout.record_size(tail as u32),
-        )
+        let mut texts = &bytes[layout.fixed as usize..];
+        let mut sum = 0;
+        let mut fields = Vec::new();
+        for f in &layout.fields {
+            let mut text: &[u8] = &[];
+            if f.shape.tail_max().is_some() {
+                let length = number(&bytes[f.offset as usize..], Scalar::U16) as usize;
+                (text, texts) = texts.split_at(length);
+                sum += length as u32;
+            }
+            fields.push(value(f, bytes, text));
+        }
+        let event = Event { name: layout.name.clone(), time: header >> 16, fields };
+        (event, layout.record_size(sum))
     }
 }
 
@@ -200,7 +203,7 @@ fn value(f: &FieldLayout, record: &[u8], tail: &[u8]) -> Value {
             Value::Numbers((0..n as usize).map(|i| number(&at[i * size..], f.scalar)).collect())
         }
         Shape::Text(n) => Value::Text(String::from_utf8(at[..n as usize].to_vec()).unwrap()),
-        Shape::Tail => Value::Text(String::from_utf8(tail.to_vec()).unwrap()),
+        Shape::Tail(_) => Value::Text(String::from_utf8(tail.to_vec()).unwrap()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! The event types of an LTTng trace: each is declared when its first event comes.
 
 use super::super::stream::push_text;
-use klogger_schema::layout::{EventLayout, FieldLayout};
+use klogger_schema::layout::{EventLayout, FieldLayout, STRING_MAX};
 use klogger_schema::model::{Decode, Scalar, Shape};
 use std::collections::HashMap;
 use std::io;
@@ -99,7 +99,7 @@ fn layout_of(name: &str, arg: &Arg) -> FieldLayout {
     let (scalar, shape) = match arg {
         Arg::Int(_) => (Scalar::I32, Shape::One),
         Arg::Long(_) => (Scalar::I64, Shape::One),
-        Arg::Text(_) => (Scalar::U8, Shape::Tail),
+        Arg::Text(_) => (Scalar::U8, Shape::Tail(STRING_MAX)),
     };
     FieldLayout {
         name: name.into(),

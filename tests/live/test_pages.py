@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger_page_pfn()`: the number that the kernel's own trace event has."""
+
+import sys
+
+from oracles import Log
+
+SCHEMA = """
+event PAGE { ulong pfn  uint power }
+event RECORD { ulong pfn  uint power }
+
+probe tracepoint mm_page_alloc(struct page *page, unsigned int order) {
+    klogger(PAGE, klogger_page_pfn(page), order);
+}
+probe trace_event kmem:mm_page_alloc(unsigned long pfn, unsigned int order) {
+    klogger(RECORD, pfn, order);
+}
+"""
+# Pages of programs, of page tables, and larger ones of files.
+PROGRAM = """
+import mmap
+for size in (1 << 16, 1 << 20, 1 << 23):
+    memory = mmap.mmap(-1, size)
+    for at in range(0, size, 4096):
+        memory[at] = 1
+"""
+
+
+def test_frames_are_those_of_the_trace_event(recorder, clean_kernel):
+    schema = recorder.dir / "pages.klogger"
+    schema.write_text(SCHEMA)
+    done, path = recorder.run("-s", schema, "--", sys.executable, "-c", PROGRAM)
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    query = "SELECT cpu, pfn, power FROM {} ORDER BY cpu, serial"
+    ours, theirs = log.rows(query.format("PAGE")), log.rows(query.format("RECORD"))
+    assert len(theirs) > 2000 and ours == theirs
