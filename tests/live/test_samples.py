@@ -20,8 +20,10 @@ event TICK scope all { bool user  ulong period in ns }
 probe timer 999Hz(bool user, u64 period) { klogger(TICK, user, period); }
 """
 PROFILE = """schema profile
-event SAMPLED { ulong ip as code  bool user  int tid as thread }
-probe timer 10kHz(u64 ip, bool user) { klogger(SAMPLED, ip, user, klogger_current_tid()); }
+event SAMPLED { ulong ip as code  bool user  int tid as thread  ulong took in ns }
+probe timer 10kHz(u64 ip, bool user, u64 period) {
+    klogger(SAMPLED, ip, user, klogger_current_tid(), period);
+}
 """
 COUNTED = """schema counted
 event MARKED { int option }
@@ -101,11 +103,12 @@ def test_shares_of_time(recorder, workloads, clean_kernel):
     """Of two functions of a program, against its own clock: within 1 %."""
     log, out = recorded(recorder, PROFILE, "--", workloads / "shares", 3)
     truth = json.loads(out)
-    (heavy, light) = log.rows(
-        f"SELECT count(*) FILTER (ip >= {truth['heavy']} AND ip < {truth['light']}), count(*)"
-        f" FILTER (ip >= {truth['light']} AND ip < {truth['after']}) FROM sampled WHERE user"
+    (heavy, light, samples) = log.rows(
+        f"SELECT sum(took) FILTER (ip >= {truth['heavy']} AND ip < {truth['light']}), sum(took)"
+        f" FILTER (ip >= {truth['light']} AND ip < {truth['after']}), count(*) FROM sampled"
+        " WHERE user"
     )[0]
-    assert heavy + light > 10_000
+    assert samples > 10_000
     share = truth["heavy_ns"] / (truth["heavy_ns"] + truth["light_ns"])
     assert abs(heavy / (heavy + light) - share) < 0.01
     # All of it is of the command.

@@ -5,6 +5,7 @@ symbols, in a forked child, and after another exec. `klogger symbolize` names th
 """
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -164,6 +165,44 @@ def test_both_ways_to_take_a_stack_agree_and_numbers_are_those_of_a_kind(recorde
     assert kinds == [("kernel", "user")]
     shown = recorder.command("cat", recorded, "--where", 'name == "in pie"').out
     assert "innermost+" in shown and "<middle+" in shown and "<main+" in shown
+
+
+def test_programs_in_containers(recorder, programs, tmp_path):
+    """With a root, mounts and process numbers of their own: while they live, after they have ended,
+    and later by hand, if they were too short to be looked at.
+    """
+    (recorder.dir / "who.klogger").write_text(SCHEMA)
+    box, other = tmp_path / "box", tmp_path / "other"
+    for folder in (box, other):
+        (folder / "bin").mkdir(parents=True)
+        (folder / "tmp").mkdir()
+        shutil.copy(programs / "static", folder / "bin/inside")
+    os.mkfifo(tmp_path / "pipe")
+    # It is open for writing, so that who reads waits.
+    pipe = os.open(tmp_path / "pipe", os.O_RDWR)
+    enter = "unshare -m -p -f chroot"
+    script = (
+        f"{enter} {other} /bin/inside usual 'was short' || exit 1;"
+        f" sleep 0.5 | {enter} {box} /bin/inside usual 'has ended' wait || exit 1;"
+        f" {enter} {box} /bin/inside made 'is there' wait <{tmp_path}/pipe >/dev/null 2>&1 &"
+        f" until test -e {box}/tmp/perf-1.map; do sleep 0.05; done; sleep 0.5"
+    )
+    try:
+        done, out = recorder.run("-q", "-s", recorder.dir / "who.klogger", "--", "sh", "-c", script)
+    finally:
+        os.write(pipe, b"x")
+        os.close(pipe)
+    assert done.code == 0, done.err
+    found = stacks(Log(recorder.klogger, out))
+    frames, files, _, _, text = found["is there"]
+    # The map is /tmp/perf-1.map, because the program has the number 1 there.
+    assert frames[:4] == ["innermost", "made by a program", "made", "main"], text
+    assert files[0] == "/bin/inside"
+    assert found["has ended"][0][:4] == USUAL, found["has ended"]
+    assert recorder.command("symbolize", out, "--sysroot", other).code == 0
+    named = stacks(Log(recorder.klogger, out))
+    assert named["was short"][0][:4] == USUAL
+    assert named["is there"] == found["is there"]
 
 
 def test_the_code_that_the_kernel_gives_to_programs(recorder, programs):

@@ -4,6 +4,7 @@
 
 use klogger_log::code::{Caller, Code, File, Place, UserStack};
 use klogger_os::code_events::{CodeEvent, CodeEvents, What};
+use klogger_os::roots::Roots;
 use klogger_os::{Error, machine, processes};
 use std::collections::HashMap;
 use std::fs;
@@ -18,6 +19,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const EVENTS_MAX: usize = 4 << 20;
 /// How far a process is followed through the processes that it was forked from.
 const GENERATIONS: usize = 64;
+
+/// How the code is called that a process has made.
+const MADE: &str = "[perf map ";
 
 /// A stack as the engine has it.
 pub struct Stack {
@@ -40,6 +44,8 @@ pub struct UserCode {
     pub unnumbered: Vec<(&'static str, u64)>,
     /// Records of what processes have mapped that were lost.
     pub lost: u64,
+    /// Where the files of processes in containers are.
+    pub roots: Roots,
 }
 
 /// What processes map, recorded by a thread.
@@ -56,6 +62,7 @@ struct Known {
     count: usize,
     lost: u64,
     files: Files,
+    roots: Roots,
 }
 
 /// Something that happened to a process. What was there before the recording has time 0.
@@ -110,7 +117,7 @@ impl Mappings {
         known.events.values_mut().for_each(|events| events.sort_by_key(|e| e.time));
         let stacks = stacks.iter().map(|stack| known.stack(stack)).collect();
         let code = Code { files: known.files.list.clone(), stacks, ..Code::default() };
-        UserCode { code, unnumbered, lost: known.lost }
+        UserCode { code, unnumbered, lost: known.lost, roots: std::mem::take(&mut known.roots) }
     }
 
     fn stop(&self) {
@@ -138,8 +145,9 @@ impl Known {
         for pid in processes::all_processes() {
             // It may have ended.
             let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
+            self.roots.look(pid);
             for (start, length, offset, path) in maps.lines().filter_map(code_mapping) {
-                let file = self.files.number(pid, path, String::new());
+                let file = self.file(pid, path, String::new());
                 self.add(pid, 0, Happened::Map { start, length, offset, file });
             }
         }
@@ -150,16 +158,29 @@ impl Known {
         self.lost += events.take(&mut found);
         for CodeEvent { time, pid, what } in found {
             let what = match what {
-                What::Exec => Happened::Exec,
+                What::Exec => {
+                    self.roots.look(pid);
+                    Happened::Exec
+                }
                 What::Fork { parent } => Happened::Fork { parent },
                 What::Map { start, length, offset, path, build_id } => {
                     let id = build_id.iter().map(|b| format!("{b:02x}")).collect();
-                    let file = self.files.number(pid, &path, id);
+                    let file = self.file(pid, &path, id);
                     Happened::Map { start, length, offset, file }
                 }
             };
             self.add(pid, time, what);
         }
+    }
+
+    /// The number of a file that a process maps.
+    fn file(&mut self, pid: u32, path: &str, build_id: String) -> u32 {
+        let known = self.files.list.len();
+        let number = self.files.number(pid, path, build_id);
+        if self.files.list.len() > known && self.files.list[known].path.starts_with(MADE) {
+            self.roots.look_number(pid);
+        }
+        number
     }
 
     fn add(&mut self, pid: u32, time: u64, what: Happened) {
@@ -216,7 +237,7 @@ impl Known {
 
     fn place_in(&self, file: u32, address: u64, offset: u64) -> Place {
         match self.files.list.get(file as usize) {
-            Some(made) if made.path.starts_with("[perf map ") => Place::File(file, address),
+            Some(made) if made.path.starts_with(MADE) => Place::File(file, address),
             _ => Place::File(file, offset),
         }
     }
@@ -229,7 +250,7 @@ impl Files {
             && !["//anon", "/memfd:", "/dev/zero"].iter().any(|p| path.starts_with(p));
         let path = match is_file || path == "[vdso]" {
             true => path.to_string(),
-            false => format!("[perf map {pid}]"),
+            false => format!("{MADE}{pid}]"),
         };
         let key = (path, build_id);
         if let Some(number) = self.numbers.get(&key) {

@@ -20,6 +20,7 @@ pub mod processes;
 pub mod programs;
 pub mod recorders;
 pub mod robust;
+pub mod roots;
 mod signals;
 mod sockets;
 pub mod terminal;

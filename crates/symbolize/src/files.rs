@@ -4,25 +4,26 @@
 
 use crate::elf::{Facts, facts};
 use crate::perf_map::{BYTES_MAX, PerfMap};
-use klogger_log::code::{File as Code, UserStack};
+use klogger_log::code::File as Code;
 use klogger_os::files::open_regular;
-use klogger_os::processes;
+use klogger_os::roots::{Roots, inherited};
 use std::fs::{self, File};
 use std::io;
 use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Where files are looked for.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Search {
     /// Folders with debug information: `.build-id/NN/REST.debug`.
     pub debug: Vec<PathBuf>,
     /// The root of the files of another machine.
     pub sysroot: Option<PathBuf>,
-    /// The processes in whose root directories files are looked for as well, while they live.
-    pub processes: Vec<u32>,
+    /// Containers in which files are looked for as well.
+    pub roots: Option<Roots>,
     /// The log is of this machine, and is being written: the files are those that ran. Then files
     /// are identified, and the code of the kernel in each program has names.
     pub here: bool,
@@ -38,21 +39,16 @@ pub struct Result {
 pub enum Found {
     Map(PerfMap),
     File(PathBuf, Facts),
+    /// A file of a container, by a path of the process that reads it.
+    Held(OwnedFd, PathBuf, Facts),
     Vdso(NamedTempFile),
     Nothing(String),
 }
 
-/// In so many processes a file is looked for.
-const PROCESSES_MAX: usize = 16;
-
 impl Search {
-    /// For a log of this machine, of which these are the stacks.
-    pub fn here(stacks: &[UserStack]) -> Search {
-        let mut processes: Vec<u32> = stacks.iter().map(|s| s.pid).collect();
-        processes.sort_unstable();
-        processes.dedup();
-        processes.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
-        Search { debug: Search::debug_folders(), sysroot: None, processes, here: true }
+    /// For a log of this machine, whose programs ran in these containers too.
+    pub fn here(roots: Roots) -> Search {
+        Search { debug: Search::debug_folders(), sysroot: None, roots: Some(roots), here: true }
     }
 
     /// The folders of debug information that are searched without options.
@@ -76,14 +72,14 @@ impl Search {
 
     fn map(&self, pid: u32) -> Result {
         let mut looked = Vec::new();
-        let outside = format!("/tmp/perf-{pid}.map");
-        let inside = self.processes.contains(&pid).then(|| {
-            let inner = processes::own_number(pid).unwrap_or(pid);
-            PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{inner}.map"))
-        });
-        for path in inside.into_iter().chain([self.below(&outside)]) {
+        let name = |number: u32| format!("/tmp/perf-{number}.map");
+        let inside = self.roots.as_ref().and_then(|roots| roots.numbered(pid, name).ok());
+        let outside = || {
+            let path = self.below(&name(pid));
             looked.push(path.display().to_string());
-            let Ok(map) = open_regular(&path) else { continue };
+            open_regular(&path).ok()
+        };
+        if let Some(map) = inside.or_else(outside) {
             let mut text = Vec::new();
             if map.take(BYTES_MAX).read_to_end(&mut text).is_ok() {
                 return Result { what: Found::Map(PerfMap::new(&text)), looked };
@@ -95,16 +91,18 @@ impl Search {
 
     /// The file itself, or its debug information.
     fn file(&self, file: &Code) -> Result {
-        let mut looked = Vec::new();
+        let path = self.below(&file.path);
+        let mut looked = vec![path.display().to_string()];
         let mut other = false;
-        for path in self.candidates(&file.path) {
-            looked.push(path.display().to_string());
-            match opened(&path) {
-                Some((_, is)) if self.is(file, &is) => {
-                    return Result { what: Found::File(path, is), looked };
-                }
-                found => other |= found.is_some(),
+        match opened(&path) {
+            Some((_, is)) if self.is(file, &is) => {
+                return Result { what: Found::File(path, is), looked };
             }
+            found => other |= found.is_some(),
+        }
+        match self.held(file) {
+            Some(Ok(what)) => return Result { what, looked },
+            found => other |= found.is_some(),
         }
         if let Some((first, rest)) = file.build_id.split_at_checked(2).filter(|_| is_hex(file)) {
             for folder in &self.debug {
@@ -125,14 +123,18 @@ impl Search {
         Result { what: Found::Nothing(why.into()), looked }
     }
 
-    fn candidates(&self, path: &str) -> Vec<PathBuf> {
-        let own = self.below(path);
-        let root = |pid: &u32| PathBuf::from(format!("/proc/{pid}/root{path}"));
-        let mut all = vec![own];
-        if self.sysroot.is_none() && path.starts_with('/') {
-            all.extend(self.processes.iter().take(PROCESSES_MAX).map(root));
-        }
-        all
+    /// The file of a container; `Err`: those with its path are others. The process that reads it
+    /// may not look at other processes, so it inherits a descriptor.
+    fn held(&self, file: &Code) -> Option<std::result::Result<Found, ()>> {
+        let mut all = self.roots.as_ref()?.files(Path::new(&file.path)).peekable();
+        all.peek()?;
+        let found = all.find_map(|held| {
+            let is = facts(&held).filter(|is| self.is(file, is))?;
+            let held = inherited(&held).ok()?;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+            Some(Found::Held(held, path, is))
+        });
+        Some(found.ok_or(()))
     }
 
     /// In the root of the other machine, if there is one.

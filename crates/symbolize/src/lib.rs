@@ -42,8 +42,8 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut jobs = Vec::new();
     let mut identified = Vec::new();
-    // They exist until they have been read.
-    let mut copies = Vec::new();
+    // Copies and descriptors exist until they have been read.
+    let mut held = Vec::new();
     for (number, offsets) in places(code) {
         let Some(file) = code.files.get(number as usize) else { continue };
         let found = search.find(file);
@@ -60,17 +60,18 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
                 let named: Vec<_> = named.collect();
                 code.names.extend(named.into_iter().map(|(at, names)| ((number, at), names)));
             }
-            files::Found::File(path, facts) => {
+            files::Found::File(path, facts) | files::Found::Held(_, path, facts) => {
                 jobs.push((number, path.clone(), offsets.clone(), lost(String::new())));
                 // Debug information has the segments of the file, but not their places in it.
                 if file.loads.is_empty() {
                     identified.push((number, facts.build_id.clone(), facts.loads.clone()));
                 }
+                held.push(found.what);
             }
             files::Found::Vdso(copy) => {
                 let path = copy.path().to_path_buf();
                 jobs.push((number, path, offsets.clone(), lost(String::new())));
-                copies.push(found.what);
+                held.push(found.what);
             }
             files::Found::Nothing(why) => missing.push(lost(why.clone())),
         }
