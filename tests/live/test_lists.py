@@ -149,6 +149,10 @@ REFUSED = {
         "LIBRARY has no function that matches 'nothing*'",
         "'klogger places LIBRARY' lists those that it has",
     ),
+    "user libc:strle?()": (
+        "none of the 1 places that 'user libc:strle?' matches can be probed: libc:strlen",
+        "the loader calls them to choose an implementation, which is what can be probed",
+    ),
     "usdt LIBRARY:*:*()": (
         "LIBRARY has no static probe that matches '*:*'",
         "'klogger places LIBRARY' lists those that it has",

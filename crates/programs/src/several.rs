@@ -58,6 +58,9 @@ pub(crate) fn find(programs: &Programs, target: &Target) -> Result<Several, Refu
         }
     }
     named.left_out.retain(|name| !named.names.contains(name));
+    if named.names.is_empty() {
+        return Err(none(target, &named.left_out));
+    }
     let found = sources.into_iter().filter(|source| !source.locations.is_empty());
     let found = found.map(|s| Found {
         path: s.opened.path,
@@ -67,6 +70,26 @@ pub(crate) fn find(programs: &Programs, target: &Target) -> Result<Several, Refu
     Ok(Several { named, found: found.collect() })
 }
 
+/// Nothing that matches can be probed.
+fn none(target: &Target, left_out: &[String]) -> Refusal {
+    let why = match target.kind {
+        ProbeKind::Usdt => "they have other arguments: a probe has at most as many parameters",
+        _ => "the loader calls them to choose an implementation, which is what can be probed",
+    };
+    let shown: Vec<&str> = left_out.iter().take(SHOWN).map(String::as_str).collect();
+    let message = format!(
+        "none of the {} places that '{}' matches can be probed: {}{}",
+        left_out.len(),
+        target.label(),
+        shown.join(", "),
+        if left_out.len() > SHOWN { ", ..." } else { "" }
+    );
+    Refusal::of_the_schema(message, why.into())
+}
+
+/// How many of several a message names.
+const SHOWN: usize = 4;
+
 /// The places of a pattern in all files that a name means, of which one must have some.
 fn by_pattern(
     sources: Vec<&mut Source>,
@@ -75,6 +98,7 @@ fn by_pattern(
     named: &mut InPrograms,
 ) -> Result<(), Refusal> {
     let mut path = String::new();
+    let before = named.left_out.len();
     let mut any = false;
     for source in sources {
         path.clone_from(&source.opened.path);
@@ -83,7 +107,7 @@ fn by_pattern(
             _ => source.add_functions(pattern, named),
         };
     }
-    if any || !named.left_out.is_empty() {
+    if any || named.left_out.len() > before {
         return Ok(());
     }
     let what = match target.kind {

@@ -155,7 +155,7 @@ fn check_overwrite(unit: &CompiledSchema, plans: &[Plan], config: &Config) -> Re
              program",
             target.label()
         ))
-        .help("record without --flight-recorder, or boot this kernel with preempt=voluntary")),
+        .help("record without --overwrite, or boot this kernel with preempt=voluntary")),
     }
 }
 
