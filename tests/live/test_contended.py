@@ -53,7 +53,10 @@ def test_kinds_that_preempt_each_other(recorder, workloads, clean_kernel, turns)
         query = f"SELECT count(*), count(DISTINCT (tid, {number})) FROM {event} WHERE {own}"
         ((count, distinct),) = log.rows(query)
         assert count == distinct, "twice"
-        assert count + log.lost(event) + missed(log, event) == PROCESSES * turns, event
+        missing = PROCESSES * turns - count - log.lost(event)
+        # Of system calls, those that are skipped are counted where all calls return.
+        most = missed(log, event)
+        assert 0 <= missing <= most if event == "RETURNED" else missing == most, (event, most)
     assert log.count("TICKED") > 0
     oracles.check_serials(log)
     oracles.check_lost_sums(log)
@@ -61,6 +64,6 @@ def test_kinds_that_preempt_each_other(recorder, workloads, clean_kernel, turns)
 
 def missed(log, event: str) -> int:
     """Hits that the kernel skipped, and says so."""
-    place = {"CALLED": "contended", "RETURNED": "prctl", "RENAMED": "task_rename"}[event]
+    place = {"CALLED": "contended", "RETURNED": "sys_exit", "RENAMED": "task_rename"}[event]
     query = "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed'"
     return log.one(f"{query} AND text LIKE '%{place} (schema contended)%'")

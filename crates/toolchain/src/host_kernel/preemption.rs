@@ -2,8 +2,8 @@
 //! Whether threads can be preempted in the kernel, and in programs that run with preemption on.
 //!
 //! Most distributions' kernels have all kinds of preemption (PREEMPT_DYNAMIC), of which the command
-//! line chooses one. With `none` and `voluntary`, a thread gives its CPU up only where it may sleep,
-//! which is nowhere in the programs that klogger attaches.
+//! line chooses one. With `none` and `voluntary`, a thread gives its CPU up only where it may
+//! sleep, which is nowhere in the programs that klogger attaches.
 
 use klogger_codegen::KernelTypes;
 use klogger_os::uname;
@@ -63,8 +63,9 @@ fn gives_up(told: &Told) -> bool {
         let present = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
         return present.is_some_and(|(word, _)| gives(word));
     }
-    let words = told.command_line.split_whitespace();
-    if let Some(word) = words.filter_map(|word| word.strip_prefix("preempt=")).last() {
+    // The last one counts.
+    let mut words = told.command_line.split_whitespace().rev();
+    if let Some(word) = words.find_map(|word| word.strip_prefix("preempt=")) {
         return gives(word);
     }
     let chosen = ["CONFIG_PREEMPT_NONE=y", "CONFIG_PREEMPT_VOLUNTARY=y"];
