@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A test: the programs of all kinds of probes compile for each architecture that the runtime knows,
-//! with the types of this machine's kernel.
+//! A test: the programs of all kinds of probes compile for each architecture that the runtime
+//! knows, with the types of this machine's kernel.
 
 use super::{COMPILERS, FLAGS, write_texts};
 use crate::host_kernel;
