@@ -44,7 +44,7 @@ fn same_as(file: &str, found: &str) {
 
 #[test]
 fn every_format() {
-    for version in ["v1", "v2", "v3", "v4"] {
+    for version in ["v1", "v2", "v3", "v4", "stacks"] {
         let log = format!("{version}.klog");
         same_as(&format!("{version}.txt"), &out(&["cat", &log]));
         for (format, suffix) in [("json", "json"), ("csv", "csv"), ("perl", "pl")] {
@@ -56,7 +56,7 @@ fn every_format() {
 
 #[test]
 fn lines_fit_the_width() {
-    for log in ["v1.klog", "v2.klog", "v3.klog", "v4.klog"] {
+    for log in ["v1.klog", "v2.klog", "v3.klog", "v4.klog", "stacks.klog"] {
         let info = out(&["info", log]);
         assert!(info.lines().all(|l| l.chars().count() <= 100), "{info}");
     }
