@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The schemata of examples/, each with what its first page promises."""
 
+import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -87,12 +89,16 @@ def test_io_of_one_device(recorder, clean_kernel):
 def test_states_of_connections_in_a_namespace(recorder, clean_kernel):
     log, done = recorded(recorder, "sockets", TALKER, "--netns", str(os.getpid()))
     port, namespace = done.out.split()
-    of_listener = f"port = {port} AND netns = {namespace}"
-    to = "SELECT count(*) FROM state WHERE {} AND after = {}"
-    assert log.one(to.format(of_listener, 10)) == 1
-    assert log.one(to.format(f"peer_port = {port}", 2)) == 5
-    assert log.one(to.format(f"peer_port = {port}", 1)) == 5
-    assert log.one(f"SELECT count(DISTINCT netns) FROM state WHERE port = {port}") == 1
+    query = """SELECT netns, tcp_state(after) AS state, endpoint(source) AS source,
+               endpoint(destination) AS destination FROM state"""
+    asked = recorder.command("sql", log.path, "--format", "json", query)
+    assert asked.code == 0, asked.err
+    place = f"127.0.0.1:{port}"
+    ours = [row for row in json.loads(asked.out) if place in (row["source"], row["destination"])]
+    assert {row["netns"] for row in ours} == {int(namespace)}
+    states = Counter((row["source"] == place, row["state"]) for row in ours)
+    assert (states[True, "listen"], states[False, "syn-sent"]) == (1, 5)
+    assert (states[True, "established"], states[False, "established"]) == (5, 5)
 
 
 def test_slow_calls(recorder, clean_kernel):
