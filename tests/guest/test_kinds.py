@@ -19,6 +19,7 @@ CALLS = 2000
 # What exists before the recording: a process with open files and a thing that listens.
 SCRIPT = f"""
 mkdir -p /tmp/folder && ip link set lo up
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 sleep 1000 3</kinds.klogger 4</bin/busybox & held=$!
 nc -l -p {PORT} 127.0.0.1 & listens=$!
 sleep 1
@@ -36,7 +37,6 @@ grep '^pgfault ' /proc/vmstat >/out/after
 klogger record -a --no-calibrate -s /kinds.klogger --overwrite -o /out/newest.klog \\
     -- calls /tmp/folder >/out/newest.json 2>/out/newest.err
 echo $? >/out/newest.code
-mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 cat /sys/kernel/debug/sched/preempt >/out/preempt
 klogger record --no-calibrate -s /contended_calls.klogger --overwrite -o /out/calls.klog \\
     -- /bin/contend 1 {CALLS} 1 >/out/calls.json 2>/out/calls.err
