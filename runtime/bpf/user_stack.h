@@ -23,6 +23,8 @@
 
 /* Slots that are tried for one stack. */
 #define KLOGGER_USER_TRIES 16
+/* What is so close above the stack pointer is the stack: no code. */
+#define KLOGGER_USER_STACK_SIZE (1 << 20)
 
 /* Shared by all objects. */
 struct klogger_user_stacks klogger_user_stacks SEC(".bss.klogger_w");
@@ -73,6 +75,7 @@ struct klogger_user_hit {
 	__u64 hash;
 	__u64 slot;		/* its number */
 	__u64 caller;		/* an address after a call, and the number of its word, from 1 */
+	__u64 stack;		/* the stack pointer */
 	__u32 caller_at;
 	__u32 frames;
 	__u8 found;
@@ -140,7 +143,11 @@ static long klogger_try_caller(__u64 n, void *data)
 	if (n >= KLOGGER_USER_NEAR)
 		return 1;
 	address = hit->frame[KLOGGER_USER_FRAMES + 1 + n];
-	if (address < 0x10000 || address >> 47 || !klogger_after_call(address))
+	/* Reading what is there costs most: not for numbers, what points into the stack, and what is
+	 * known already. */
+	if (address < 0x10000 || address >> 47 || address - hit->stack < KLOGGER_USER_STACK_SIZE)
+		return 0;
+	if (!(hit->frames > 1 && address == hit->frame[1]) && !klogger_after_call(address))
 		return 0;
 	hit->caller = address;
 	hit->caller_at = n + 1;
@@ -152,6 +159,7 @@ static __always_inline void klogger_find_caller(struct klogger_user_hit *hit, __
 	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	const __u64 *near = (const __u64 *)regs->sp;
 
+	hit->stack = (__u64)near;
 	/* Near the end of a thread's stack there are fewer words. */
 	if (bpf_probe_read_user(&frame[KLOGGER_USER_FRAMES + 1], 8 * KLOGGER_USER_NEAR, near) &&
 	    bpf_probe_read_user(&frame[KLOGGER_USER_FRAMES + 1], 8, near))
