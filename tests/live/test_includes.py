@@ -3,9 +3,12 @@
 point to the included file, and object scope by what they find.
 """
 
+import array
+import fcntl
 import json
 import os
 import shutil
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -140,3 +143,88 @@ def test_includes_that_are_refused(recorder, name, why):
     assert done.err.count("×") == 1
     file, line = (recorder.dir / "self.shared", 1) if name == "self" else (schema, 3)
     assert f"[{file}:{line}:9]" in done.err, done.err
+
+
+FLUSHED = """schema flushed "Which parts of files are written"
+include "requests"
+event BEGAN scope all { ulong sector  ulong inode  ulong position in bytes  uint bytes
+                        bool known }
+event ENDED scope all { ulong sector  ulong inode  ulong position in bytes  uint bytes
+                        ulong took }
+probe tracepoint block_rq_issue(struct request *rq) {
+    unsigned long sector = klogger_request_sector(rq);
+
+    request_begins(rq);
+    klogger(BEGAN, sector, inode_number(inode_of_request(rq)), position_of_request(rq),
+            klogger_request_bytes(rq), request_at(klogger_request_dev(rq), sector) != NULL);
+}
+probe tracepoint block_rq_complete(struct request *rq) {
+    struct issued request;
+
+    if (request_ends(rq, &request))
+        klogger(ENDED, klogger_request_sector(rq), request.inode, request.position, request.bytes,
+                bpf_ktime_get_ns() - request.since);
+}
+"""
+# Writes so many pages, and waits until they are on the disk.
+FLUSH = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+for n in range(int(sys.argv[2])):
+    os.write(fd, bytes([n % 251]) * 4096)
+os.fsync(fd)
+"""
+
+
+def extents(path: Path) -> list[tuple[int, int, int]]:
+    """Where a file is on its device: offset, first byte there, and bytes (ioctl FIEMAP)."""
+    many = 256
+    asked = array.array("B", struct.pack("=QQLLLL", 0, 2**64 - 1, 1, 0, many, 0) + bytes(56 * many))
+    with path.open() as file:
+        try:
+            fcntl.ioctl(file, 0xC020660B, asked)
+        except OSError:
+            pytest.skip("this file system does not say where files are")
+    answer = asked.tobytes()
+    (found,) = struct.unpack_from("=L", answer, 20)
+    parts = [struct.unpack_from("=QQQ", answer, 32 + 56 * n) for n in range(found)]
+    return [(offset, there, length) for offset, there, length in parts]
+
+
+def start_of(device: int) -> int:
+    """The first sector of a partition, or 0 of a whole disk."""
+    folder = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
+    if not folder.exists():
+        pytest.skip("the test's folder is not on a disk")
+    start = folder / "start"
+    return int(start.read_text()) if start.exists() else 0
+
+
+def test_requests_and_the_files_that_they_write(recorder):
+    schema, file, pages = recorder.dir / "flushed.klogger", recorder.dir / "file", 769
+    schema.write_text(FLUSHED)
+    done, log = recorder.run("-s", schema, "--", sys.executable, "-c", FLUSH, file, str(pages))
+    assert done.code == 0, done.err
+    about = file.stat()
+    first = start_of(about.st_dev)
+    shown = recorder.command("cat", log, "--format", "json", "--event", "BEGAN,ENDED")
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    own = [row for row in rows if row["inode"] == about.st_ino]
+    where = extents(file)
+    for row in own:
+        sectors = {
+            first + (there + row["position"] - offset) // 512
+            for offset, there, length in where
+            if offset <= row["position"] < offset + length
+        }
+        assert sectors == {row["sector"]}
+    for event in ("BEGAN", "ENDED"):
+        written = {
+            (row["position"] + n) // 4096
+            for row in own
+            if row["event"] == event
+            for n in range(0, row["bytes"], 4096)
+        }
+        assert written == set(range(pages))
+    assert all(row["known"] for row in own if row["event"] == "BEGAN")
+    assert all(row["took"] > 0 for row in own if row["event"] == "ENDED")

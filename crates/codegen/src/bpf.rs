@@ -11,7 +11,7 @@ use crate::kernel_types::{Error, KernelTypes, Runs};
 use crate::made::Maker;
 use crate::refusal::Refusal;
 use crate::text::{Text, identifier};
-use crate::{NamedText, parameters, stack};
+use crate::{NamedText, parameters, stack, states};
 use attach_points::syscall::is_system_call;
 use attach_points::{Frame, sampled};
 use klogger_schema::model::{CBlock, Schema, Target};
@@ -71,6 +71,7 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
         events.name
     ));
     parameters::constants(&mut out, schema);
+    states::tables(&mut out, schema);
     for block in &schema.code {
         push_c(&mut out, schema, block, stacks.as_ref());
     }

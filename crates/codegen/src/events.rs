@@ -69,11 +69,16 @@ fn record_struct(out: &mut Text, event: &Event, layout: &EventLayout) {
 }
 
 fn member(f: &FieldLayout) -> String {
-    match f.shape {
-        Shape::One => format!("{} {}", c_type(f.scalar), f.name),
-        Shape::Array(n) => format!("{} {}[{n}]", c_type(f.scalar), f.name),
-        Shape::Text(n) => format!("char {}[{n}]", f.name),
-        Shape::Tail(_) => format!("unsigned short {}", f.name),
+    declared(f.shape, f.scalar, &f.name)
+}
+
+/// A field as a member of a structure.
+pub(crate) fn declared(shape: Shape, scalar: Scalar, name: &str) -> String {
+    match shape {
+        Shape::One => format!("{} {name}", c_type(scalar)),
+        Shape::Array(n) => format!("{} {name}[{n}]", c_type(scalar)),
+        Shape::Text(n) => format!("char {name}[{n}]"),
+        Shape::Tail(_) => format!("unsigned short {name}"),
     }
 }
 

@@ -12,6 +12,7 @@ pub mod made;
 pub mod parameters;
 mod refusal;
 mod stack;
+pub mod states;
 pub mod system_calls;
 mod text;
 pub mod trace_event;
@@ -46,6 +47,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
     ("registers.h", include_str!("../../../runtime/bpf/registers.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
+    ("state.h", include_str!("../../../runtime/bpf/state.h")),
     ("user.h", include_str!("../../../runtime/bpf/user.h")),
     ("user_stack.h", include_str!("../../../runtime/bpf/user_stack.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),
@@ -57,6 +59,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
 pub const SHARED: &[(&str, &str)] = &[
     ("files", include_str!("../../../runtime/shared/files.shared")),
     ("paths", include_str!("../../../runtime/shared/paths.shared")),
+    ("requests", include_str!("../../../runtime/shared/requests.shared")),
 ];
 
 /// The schema of the built-in events.

@@ -2,11 +2,13 @@
 //! Parameters of a schema in C: constants that the recorder sets before the code runs.
 
 use crate::events::c_type;
+use crate::states;
 use crate::text::Text;
 use klogger_schema::model::{Parameter, Scalar, Schema};
 
-/// The section of an ELF object with the parameters, in the order of their declaration, each in
-/// [`SLOT`] bytes. To the verifier they are constants, so that it removes what they switch off.
+/// The section of an ELF object with the parameters, in the order of their declaration, then the
+/// sizes of states, each in [`SLOT`] bytes. To the verifier they are constants, so that it removes
+/// what they switch off.
 pub const SECTION: &str = ".rodata.klog_p";
 pub const SLOT: usize = 8;
 
@@ -23,10 +25,12 @@ pub(crate) fn constants(out: &mut Text, schema: &Schema) {
     }
 }
 
-/// The bytes of the section, with the values of a recording.
-pub fn bytes(schema: &Schema) -> Vec<u8> {
+/// The bytes of the section, with the values of a recording. `sized`: whether its states are as
+/// large as the schema says.
+pub fn bytes(schema: &Schema, sized: bool) -> Vec<u8> {
+    let values = schema.parameters.iter().map(|p| p.value as u64);
     // The low bytes of a number are its first.
-    schema.parameters.iter().flat_map(|p| (p.value as u64).to_le_bytes()).collect()
+    values.chain(states::constants(schema, sized)).flat_map(u64::to_le_bytes).collect()
 }
 
 /// For the kernel engine: parameters of the module, which the recorder writes.

@@ -24,6 +24,7 @@ mod refused;
 mod sampler;
 mod snapshot;
 mod stacks;
+mod states;
 mod try_load;
 mod user_stacks;
 mod wake_ups;
@@ -51,6 +52,7 @@ use load::{
 };
 use placed::{Numbered, Placed};
 use snapshot::Snapshot;
+use states::Tables;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use user_stacks::UserStacks;
@@ -90,6 +92,7 @@ struct Loaded {
     base: u16,
     events: usize,
     enabled: Mapping,
+    states: Option<Tables>,
     /// The places that have numbers, and programs of their own.
     places: Vec<Numbered>,
     placed: Vec<Placed>,
@@ -235,9 +238,21 @@ fn load_units(
         let first = 1 + objects.iter().map(|o| o.places.len()).sum::<usize>();
         let places = placed::numbered(&unit.schema, &plan, first)?;
         let placed = placed::load(&object, &unit.schema, &plan, types, &places)?;
+        let states = Tables::of(&object, &unit.schema)?;
         let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
         let (base, unit) = (*base, hits::keep(unit, config));
-        objects.push(Loaded { object, plan, schema, base, events, enabled, places, placed, unit });
+        objects.push(Loaded {
+            object,
+            plan,
+            schema,
+            base,
+            events,
+            enabled,
+            states,
+            places,
+            placed,
+            unit,
+        });
     }
     Ok((objects, shared.ok_or_else(|| Error::new("nothing to load"))?))
 }

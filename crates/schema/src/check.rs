@@ -5,6 +5,7 @@
 mod decode;
 mod included;
 mod probes;
+mod states;
 
 use crate::Options;
 use crate::diagnostic::Diagnostic;
@@ -26,6 +27,8 @@ pub const EVENTS_MAX: usize = 1000;
 const OTHERS_MAX: usize = 1000;
 /// Parameters of one schema at most.
 const PARAMETERS_MAX: usize = 100;
+/// States of one schema at most.
+const STATES_MAX: usize = 50;
 
 /// Completes the draft in place, and reports what is wrong with it.
 pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
@@ -50,6 +53,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     }
     check_c(draft, &mut found);
     check_places(draft, &mut found);
+    states::check(draft, &mut found);
     included::check(draft, options, &mut found);
     unique_targets(&draft.probes, &mut found);
     if !options.builtin {
@@ -68,7 +72,8 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
     let slice = draft.slices.get(OTHERS_MAX).map(|s| (s.span, OTHERS_MAX, "slices"));
     let parameter =
         draft.parameters.get(PARAMETERS_MAX).map(|p| (p.span, PARAMETERS_MAX, "parameters"));
-    for (span, most, what) in [event, table, probe, slice, parameter].into_iter().flatten() {
+    let state = draft.states.get(STATES_MAX).map(|(s, _)| (s.span, STATES_MAX, "states"));
+    for (span, most, what) in [event, table, probe, slice, parameter, state].into_iter().flatten() {
         let message = format!("more than {most} {what}");
         found.push(
             Diagnostic::error(span, message)

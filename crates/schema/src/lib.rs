@@ -91,6 +91,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Di
         code: draft.code,
         parameters: draft.parameters,
         modules: draft.modules,
+        states: draft.states.into_iter().map(|(state, _)| state).collect(),
         arch: draft.arch.into_iter().map(|(arch, _)| arch).collect(),
     };
     Ok(Parsed { schema, warnings: found })

@@ -7,6 +7,7 @@
 mod arch;
 mod module;
 mod poll;
+mod state;
 
 pub use crate::attach_points::ProbeKind;
 pub use crate::contexts::Context;
@@ -15,6 +16,7 @@ use crate::include::Includes;
 pub use arch::{Arch, Counter};
 pub use module::Module;
 pub use poll::{Poll, Source};
+pub use state::{Entries, Key, State};
 
 use crate::layout::STRING_MAX;
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,7 @@ pub struct Schema {
     pub parameters: Vec<Parameter>,
     /// Modules of the kernel that it needs, in the order of their declaration.
     pub modules: Vec<Module>,
+    pub states: Vec<State>,
     /// `arch NAME { counter0 event }`: what counters count, as in the paper.
     pub arch: Vec<Arch>,
 }

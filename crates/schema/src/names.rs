@@ -23,6 +23,7 @@ pub enum Kind {
     Arch,
     Slice,
     Parameter,
+    State,
 }
 
 impl Kind {
@@ -35,6 +36,7 @@ impl Kind {
             Kind::Arch => "architecture",
             Kind::Slice => "slice",
             Kind::Parameter => "parameter",
+            Kind::State => "state",
         }
     }
 }
@@ -101,7 +103,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
         Kind::Schema if lower == "klogger" && !builtin => {
             return Some(("the schema of the built-in events".into(), None));
         }
-        Kind::Schema | Kind::Event | Kind::Field | Kind::Parameter => {}
+        Kind::Schema | Kind::Event | Kind::Field | Kind::Parameter | Kind::State => {}
     }
     if C_RESERVED.contains(&name) || C_RESERVED.contains(&lower.as_str()) {
         return Some(("a reserved word of C".into(), None));
@@ -109,15 +111,17 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
     if C_MACROS.contains(&name) {
         return Some(("a macro in C".into(), None));
     }
-    // A parameter's name is a value in SQL.
-    (kind != Kind::Parameter && taken(&SQL_RESERVED))
+    // A parameter's name is a value in SQL, and a state is not there.
+    (!matches!(kind, Kind::Parameter | Kind::State) && taken(&SQL_RESERVED))
         .then(|| ("a reserved word of SQL".into(), None))
 }
 
 fn article(kind: Kind) -> &'static str {
     match kind {
         Kind::Event | Kind::Arch => "an",
-        Kind::Schema | Kind::Field | Kind::Table | Kind::Slice | Kind::Parameter => "a",
+        Kind::Schema | Kind::Field | Kind::Table | Kind::Slice | Kind::Parameter | Kind::State => {
+            "a"
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::model::{Decode, Place, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 13] = [
+pub const DECLARATIONS: [&str; 14] = [
     "schema",
     "event",
     "probe",
@@ -17,6 +17,7 @@ pub const DECLARATIONS: [&str; 13] = [
     "context",
     "slice",
     "parameter",
+    "state",
     "include",
     "module",
 ];

@@ -160,6 +160,11 @@ fn build_in(
     builtin: &Schema,
     out: &Path,
 ) -> Result<Built, CompileError> {
+    let stateful = schemas.iter().enumerate().filter_map(|(i, s)| Some((i, no_state(s)?)));
+    let stateful: Vec<_> = stateful.collect();
+    if !stateful.is_empty() {
+        return Err(CompileError::Rejected(stateful));
+    }
     // Until the folder is removed.
     let _uninterrupted = Uninterrupted::begin();
     let folder = temporary_folder()?;
@@ -176,6 +181,16 @@ fn build_in(
     }
     built.warnings = warnings;
     Ok(built)
+}
+
+/// A module has no tables of the bpf engine.
+fn no_state(schema: &Schema) -> Option<Diagnostic> {
+    let state = schema.states.first()?;
+    Some(
+        Diagnostic::error(state.span, "the kernel engine has no keyed state")
+            .label("a table of the bpf engine")
+            .help("record with --engine bpf, or keep it in static variables of `code`"),
+    )
 }
 
 fn temporary_folder() -> Result<TempDir, Error> {

@@ -3,6 +3,7 @@
 //! probes this kernel can attach.
 
 mod json;
+mod states;
 
 pub use json::probes_json;
 
@@ -81,6 +82,7 @@ pub fn run(args: Args) -> Outcome {
             print_polls(&schema);
             print_parameters(&schema);
             print_modules(&schema);
+            states::print(&schema);
             print_probes(&schema, &opinion);
         }
         Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),

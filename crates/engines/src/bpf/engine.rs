@@ -9,6 +9,7 @@ use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::placed::Numbered;
 use super::snapshot::Snapshot;
+use super::states::Tables;
 use super::user_stacks::UserStacks;
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, prepare};
@@ -126,6 +127,7 @@ impl Engine for BpfEngine {
     fn enable(&self, disabled: &[u16]) -> Result<(), Error> {
         self.clear_variables()?;
         self.counters().iter().for_each(Counters::reset);
+        self.objects.iter().filter_map(|o| o.states.as_ref()).for_each(Tables::begin);
         let ids = self.ids().filter(|id| !disabled.contains(id));
         ids.for_each(|id| self.switch(id, true));
         Ok(())
@@ -173,6 +175,8 @@ impl Engine for BpfEngine {
     fn account(&mut self, ledger: &mut Ledger) {
         let missing = self.counters().iter().flat_map(Counters::entries).collect::<Vec<_>>();
         ledger.entries.extend(missing);
+        let states = self.objects.iter().filter_map(|o| o.states.as_ref());
+        ledger.entries.extend(states.flat_map(Tables::entries));
     }
 
     fn left_out(&self) -> Vec<LeftOut> {

@@ -4,6 +4,7 @@
 use super::attach;
 pub use super::config::{Config, Part};
 use super::refused::Refused;
+use super::states;
 use klogger_codegen::bpf::attach_points::syscall::way;
 use klogger_codegen::bpf::{Program, counters_max, programs};
 use klogger_codegen::parameters;
@@ -160,6 +161,7 @@ pub fn load_object(
     example: Option<&MapHandle>,
 ) -> Result<Result<Object, Box<Refused>>, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
+    states::set_sizes(&mut open, &unit.schema)?;
     choose_programs(&mut open, &unit.schema, plan, config, |_| true)?;
     if shared.is_none_or(|s| s.system_calls.is_none()) {
         let ways = [ProbeKind::Syscall, ProbeKind::ReturnSyscall].into_iter().filter_map(way);
@@ -197,7 +199,7 @@ pub(super) fn choose_programs(
 }
 
 /// Sets the values of a section, whose last one may be shorter than the others.
-fn set_constants(map: &mut OpenMapMut, bytes: &[u8]) {
+pub(super) fn set_constants(map: &mut OpenMapMut, bytes: &[u8]) {
     if let Some(section) = map.initial_value_mut() {
         section.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
     }
@@ -239,7 +241,7 @@ pub fn load_copies(
         let set = match map_name.as_str() {
             CONFIG => map.set_initial_value(&config.bytes(part)),
             parameters::SECTION => {
-                set_constants(&mut map, &parameters::bytes(&unit.schema));
+                set_constants(&mut map, &parameters::bytes(&unit.schema, true));
                 Ok(())
             }
             other => match first.maps().find(|m| m.name() == other) {
@@ -306,7 +308,9 @@ fn set_maps(
         }
         match name.as_str() {
             CONFIG => map.set_initial_value(&config.bytes(part))?,
-            parameters::SECTION => set_constants(&mut map, &parameters::bytes(&unit.schema)),
+            parameters::SECTION => {
+                set_constants(&mut map, &parameters::bytes(&unit.schema, false));
+            }
             ENABLED => {
                 if let Some(bytes) = map.initial_value_mut() {
                     bytes[..unit.schema.events.len()].fill(1);

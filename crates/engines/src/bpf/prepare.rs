@@ -6,6 +6,7 @@ use super::calibrate::Prepared;
 use super::choice::Choice;
 use super::load::{self, Config};
 use super::pages;
+use super::states;
 use crate::request::{BUFFER_MAX, Request};
 use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::attach_points;
@@ -42,6 +43,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         uprobe_multi: host_kernel::has_uprobe_multi(&types),
         ..config
     };
+    states::check(units)?;
     let mut plans = Vec::new();
     for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;

@@ -16,6 +16,7 @@ pub enum Key {
     RingGrown,
     StackUnknown,
     TextUnread,
+    StateFull,
     SymbolsHidden,
     PollMissed,
     PollIncomplete,
@@ -55,7 +56,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 36] = [
+    pub const ALL: [Key; 37] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -66,6 +67,7 @@ impl Key {
         Key::RingGrown,
         Key::StackUnknown,
         Key::TextUnread,
+        Key::StateFull,
         Key::SymbolsHidden,
         Key::PollMissed,
         Key::PollIncomplete,
@@ -170,6 +172,14 @@ impl Key {
                 "the memory of a program can be read only while it is resident: log it at the end \
                  of a system call that has read it, or let the program touch it before; otherwise \
                  the pointer is wrong",
+            ),
+            Key::StateFull => (
+                "state_full",
+                Loss,
+                "a probe could not remember something, because a state of its schema had no room, \
+                 so what it would have logged later is missing",
+                "give the state more entries in the schema: 'state NAME[N]'; if N is a parameter, \
+                 with --set",
             ),
             Key::SymbolsHidden => (
                 "symbols_hidden",

@@ -17,8 +17,8 @@ pub fn check(draft: &Draft, options: &Options, found: &mut Vec<Diagnostic>) {
     for (span, what) in all.filter(|(span, _)| options.includes.is_included(span.start)) {
         let message = format!("{what} in a text that is included");
         found.push(Diagnostic::error(span, message).label("not here").help(
-            "such a text has `code`, `enum`, `flags`, `parameter` and `include`; move \
-             this to the schema",
+            "such a text has `code`, `enum`, `flags`, `parameter`, `state` and `include`; \
+             move this to the schema",
         ));
     }
 }

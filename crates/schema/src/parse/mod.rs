@@ -14,12 +14,17 @@ mod parameter;
 mod poll;
 mod probe;
 mod slice;
+mod state;
 mod table;
+
+pub use state::ENTRIES_MAX;
 
 use crate::Options;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
-use crate::model::{Arch, CBlock, Context, Decoding, Event, Module, Parameter, Probe, Slice, Span};
+use crate::model::{
+    Arch, CBlock, Context, Decoding, Event, Module, Parameter, Probe, Slice, Span, State,
+};
 use crate::names::{self, Kind, shorten};
 use crate::nearest::did_you_mean;
 use crate::vocabulary::DECLARATIONS;
@@ -52,6 +57,8 @@ pub struct Draft {
     pub slices: Vec<SliceDraft>,
     pub parameters: Vec<Parameter>,
     pub modules: Vec<Module>,
+    /// Each with the position of its number of entries.
+    pub states: Vec<(State, Span)>,
     /// For all events.
     pub contexts: Vec<(Context, Span)>,
     /// Something was left out, so that missing declarations cannot be reported.
@@ -132,6 +139,7 @@ impl<'a> Parser<'a> {
             Some("slice") => self.slice(),
             Some("parameter") => self.parameter(),
             Some("module") => self.module(),
+            Some("state") => self.state(),
             Some("include") => Err(self.cannot_include(lexeme.span)),
             Some("context") => {
                 let found = self.contexts(false)?;
@@ -353,5 +361,5 @@ fn next_line(text: &str, from: usize) -> usize {
 
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
-     `slice`, `parameter`, `include`, `module`, `code` or `arch`"
+     `slice`, `parameter`, `state`, `include`, `module`, `code` or `arch`"
 }

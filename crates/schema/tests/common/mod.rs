@@ -5,9 +5,10 @@
 
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{
-    Counter, Decode, Decoding, Event, Field, Probe, Scalar, Schema, Scope, Shape, Source,
+    Counter, Decode, Decoding, Entries, Event, Field, Key, Probe, Scalar, Schema, Scope, Shape,
+    Source, State,
 };
-use klogger_schema::vocabulary::{DECODES, PLACES, ROLES};
+use klogger_schema::vocabulary::{DECODES, PLACES, ROLES, TYPES};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -90,6 +91,12 @@ pub fn dump(schema: &Schema) -> String {
             p.most,
             doc(&p.doc)
         );
+    }
+    for s in &schema.states {
+        let _ = writeln!(out, "\nstate {} {:?} by {:?}{}", s.name, s.entries, s.key, doc(&s.doc));
+        for f in &s.fields {
+            let _ = writeln!(out, "    {} {} = {:?} {:?}", f.type_name, f.name, f.scalar, f.shape);
+        }
     }
     for arch in &schema.arch {
         let _ = writeln!(out, "\narch {}", arch.name);
@@ -181,6 +188,7 @@ pub fn print(schema: &Schema) -> String {
         let (ty, name) = (&p.type_name, &p.name);
         let _ = writeln!(out, "parameter {ty} {name}{unit} = {default}{range}{}", doc(&p.doc));
     }
+    schema.states.iter().for_each(|s| print_state(&mut out, s));
     schema.events.iter().for_each(|e| print_event(&mut out, e));
     for (from, slice) in
         schema.events.iter().flat_map(|e| e.begins.iter().map(move |slice| (e, slice)))
@@ -238,6 +246,22 @@ fn print_event(out: &mut String, event: &Event) {
             None => print_field(out, field, event.poll.as_ref().map(|poll| &poll.sources[n])),
         }
     }
+    out.push_str("}\n");
+}
+
+fn print_state(out: &mut String, state: &State) {
+    let entries = match &state.entries {
+        Entries::Number(n) => format!("[{n}]"),
+        Entries::Parameter(name) => format!("[{name}]"),
+        Entries::Each => String::new(),
+    };
+    let key = match state.key {
+        Key::Thread => "thread",
+        Key::Cpu => "cpu",
+        Key::Value(scalar) => TYPES.iter().find(|(_, known)| *known == scalar).unwrap().0,
+    };
+    let _ = writeln!(out, "state {}{entries} by {key}{} {{", state.name, doc(&state.doc));
+    state.fields.iter().for_each(|f| print_field(out, f, None));
     out.push_str("}\n");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Schemata, their events and probes as JSON, for `klogger show` and `klogger check`.
 
+use super::states;
 use crate::schemata::Opinion;
 use klogger_schema::Severity;
 use klogger_schema::layout::EventLayout;
@@ -68,6 +69,7 @@ pub fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> V
         "decodings": schema.decodings,
         "parameters": schema.parameters,
         "modules": modules,
+        "states": schema.states.iter().map(|s| states::json(schema, s)).collect::<Vec<_>>(),
         "probes": probes,
         "refused": refused,
         "kernel_error": opinion.unchecked,
