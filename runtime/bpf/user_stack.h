@@ -143,9 +143,12 @@ static long klogger_try_caller(__u64 n, void *data)
 	if (n >= KLOGGER_USER_NEAR)
 		return 1;
 	address = hit->frame[KLOGGER_USER_FRAMES + 1 + n];
-	/* Reading what is there costs most: not for numbers, what points into the stack, and what is
-	 * known already. */
-	if (address < 0x10000 || address >> 47 || address - hit->stack < KLOGGER_USER_STACK_SIZE)
+	/*
+	 * Reading what is there costs most: not for numbers, what points into the stack, and what
+	 * is known already.
+	 */
+	if (address < 0x10000 || address >> 47 ||
+	    address - hit->stack < KLOGGER_USER_STACK_SIZE)
 		return 0;
 	if (!(hit->frames > 1 && address == hit->frame[1]) && !klogger_after_call(address))
 		return 0;
