@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn a_table_that_does_not_fit_is_refused() {
         let text = "schema s\nparameter uint many = 9 from 1 to 16777216\n\
-                    state seen[many] by ulong { ulong at }\nstate each by cpu { ulong n }\n";
+                    state seen[many] by ulong { ulong since }\nstate each by cpu { ulong n }\n\
+                    event E { int a }\n";
         let mut schema =
             klogger_schema::parse("s.klogger", text, &Default::default()).unwrap().schema;
         let seen = schema.states[0].clone();
