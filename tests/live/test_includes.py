@@ -148,7 +148,7 @@ def test_includes_that_are_refused(recorder, name, why):
 FLUSHED = """schema flushed "Which parts of files are written"
 include "requests"
 event BEGAN scope all { ulong sector  ulong inode  ulong position in bytes  uint bytes
-                        bool known }
+                        bool known  bool alone }
 event ENDED scope all { ulong sector  ulong inode  ulong position in bytes  uint bytes
                         ulong took }
 probe tracepoint block_rq_issue(struct request *rq) {
@@ -156,7 +156,8 @@ probe tracepoint block_rq_issue(struct request *rq) {
 
     request_begins(rq);
     klogger(BEGAN, sector, inode_number(inode_of_request(rq)), position_of_request(rq),
-            klogger_request_bytes(rq), request_at(klogger_request_dev(rq), sector) != NULL);
+            klogger_request_bytes(rq), request_at(klogger_request_dev(rq), sector) != NULL,
+            request_at(klogger_request_dev(rq) ^ 11 << 20, sector) == NULL);
 }
 probe tracepoint block_rq_complete(struct request *rq) {
     struct issued request;
@@ -227,4 +228,6 @@ def test_requests_and_the_files_that_they_write(recorder):
         }
         assert written == set(range(pages))
     assert all(row["known"] for row in own if row["event"] == "BEGAN")
+    # The same sector of a disk with another major number, and the same minor one.
+    assert all(row["alone"] for row in own if row["event"] == "BEGAN")
     assert all(row["took"] > 0 for row in own if row["event"] == "ENDED")
