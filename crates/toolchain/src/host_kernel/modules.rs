@@ -105,8 +105,7 @@ fn load(name: &str) -> Result<(), String> {
 
 /// At the place of its declaration.
 fn missing(schema: &Schema, module: &Module, why: &str) -> Error {
-    let before = schema.text.get(..module.span.start).unwrap_or_default();
-    let (file, line, name) = (&schema.file, before.matches('\n').count() + 1, &module.name);
+    let ((file, line), name) = (schema.place(module.span), &module.name);
     let error = Error::new(format!("{file}:{line}: cannot load the kernel module '{name}': {why}"));
     error.help(format!(
         "record on a kernel that has it: 'klogger guest --help'; 'module {name} optional' records \
@@ -135,6 +134,17 @@ mod tests {
             "m.klogger:2: cannot load the kernel module 'no_such_module': FATAL: it is not \
              there"
         );
+    }
+
+    #[test]
+    fn the_place_is_that_in_the_file_itself() {
+        let find = |_: &str| Ok(("long.shared".into(), "enum a {\n 1 \"one\"\n}\n".into()));
+        let text = TEXT.replace("schema m\n", "schema m\ninclude \"long\"\n");
+        let whole = klogger_schema::include::whole("m.klogger", &text, &find);
+        let options = Options { includes: whole.includes, ..Options::default() };
+        let schema = parse("m.klogger", &whole.text, &options).unwrap().schema;
+        let error = missing(&schema, &schema.modules[0], "it is not there");
+        assert!(error.message.starts_with("m.klogger:3: cannot load "), "{}", error.message);
     }
 
     #[test]
