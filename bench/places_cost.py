@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bpf import attached_all
 from measure import NOT_HERE, cell, goal, rounds_of, run
-from rivals import PATIENCE, attached, running, until
+from rivals import PATIENCE, aside, attached, other_cpus, running, until
 
 from klogger_lab.recorder import Recorder
 
@@ -85,12 +85,19 @@ def added(tools, loop: Loop, kind: str, arm: Arm) -> dict[str, float]:
     return {arm.name: during - (before + loop.ns(kind)) / 2}
 
 
+def new_file(path: Path) -> Path:
+    """What is in it afterwards is of this round."""
+    path.unlink(missing_ok=True)
+    return path
+
+
 @contextmanager
 def klogger(tools, loop: Loop, schema: Path) -> Iterator[None]:
     log = tools.folder / "places.klog"
     options = ["-s", schema, "-o", log, "--buffer-size", "16M", f"-p{loop.pid}"]
     with Recorder(options, tools.folder / "places.err") as recorder:
         recorder.wait_started()
+        run(["taskset", "-a", "-c", "-p", other_cpus(tools), recorder.process.pid])
         yield
 
 
@@ -100,9 +107,9 @@ def profile_by_klogger(tools, loop: Loop):
 
 @contextmanager
 def perf_profile(tools, loop: Loop) -> Iterator[None]:
-    out = tools.folder / "perf-profile.data"
+    out = new_file(tools.folder / "perf-profile.data")
     words = ["perf", "record", "-q", "-B", "-N", "-e", "cpu-clock", "-F", "999", "-g", "-m", "16M"]
-    with running([*words, "-o", out, "-p", loop.pid]) as process:
+    with running([*aside(tools, [loop.pid]), *words, "-o", out, "-p", loop.pid]) as process:
         until(lambda: out.exists() and out.stat().st_size > 0, process, "perf record")
         time.sleep(0.3)
         yield
@@ -130,7 +137,7 @@ def empty_uprobe(tools, loop: Loop):
 
 @contextmanager
 def strace(tools, loop: Loop) -> Iterator[None]:
-    out = tools.folder / "strace.out"
+    out = new_file(tools.folder / "strace.out")
     with running(["strace", "-q", "-e", "trace=openat", "-o", out, "-p", loop.pid]) as process:
         traced = Path(f"/proc/{loop.pid}/status")
         until(lambda: f"TracerPid:\t{process.pid}\n" in traced.read_text(), process, "strace")
@@ -139,8 +146,20 @@ def strace(tools, loop: Loop) -> Iterator[None]:
 
 @contextmanager
 def perf_trace(tools, loop: Loop) -> Iterator[None]:
-    out = tools.folder / "perf-trace.out"
-    words = ["perf", "trace", "-e", "openat", "-m", "16M", "-o", out, "-p", loop.pid]
+    out = new_file(tools.folder / "perf-trace.out")
+    words = [
+        *aside(tools, [loop.pid]),
+        "perf",
+        "trace",
+        "-e",
+        "openat",
+        "-m",
+        "16M",
+        "-o",
+        out,
+        "-p",
+        loop.pid,
+    ]
     with running(words) as process:
         # It does not say that it has begun: the first call in its file does.
         def begun() -> bool:
@@ -163,7 +182,8 @@ BPFTRACE_FUNCTION = (
 
 @contextmanager
 def bpftrace(tools, loop: Loop, script: str) -> Iterator[None]:
-    words = ["bpftrace", "-B", "full", "-o", tools.folder / "bpftrace.out", "-e", script]
+    words = [*aside(tools, [loop.pid]), "bpftrace", "-B", "full"]
+    words += ["-o", tools.folder / "bpftrace.out", "-e", script]
     env = {**os.environ, "BPFTRACE_PERF_RB_PAGES": "4096"}
     with running(words, env=env) as process:
         until(lambda: attached(process.pid), process, "bpftrace")
@@ -182,10 +202,11 @@ def bpftrace_function(tools, loop: Loop):
 @contextmanager
 def perf_probe(tools, loop: Loop) -> Iterator[None]:
     """perf record of a uprobe of its own, which is removed again."""
-    event, out = "probe_klogger_bench:place", tools.folder / "perf.data"
+    event, out = "probe_klogger_bench:place", new_file(tools.folder / "perf.data")
     run(["perf", "probe", "-q", "-x", loop.program, f"{event}={FUNCTION}"])
     try:
-        words = ["perf", "record", "-q", "-B", "-N", "-m", "16M", "-e", event, "-o", out]
+        words = [*aside(tools, [loop.pid]), "perf", "record", "-q", "-B", "-N", "-m", "16M"]
+        words += ["-e", event, "-o", out]
         with running([*words, "-p", loop.pid]) as process:
             until(lambda: out.exists() and out.stat().st_size > 0, process, "perf record")
             time.sleep(0.3)
