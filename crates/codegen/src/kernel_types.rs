@@ -19,6 +19,7 @@ use crate::refusal::Refusal;
 use crate::trace_event::{Field, Shape};
 use btf_rs::{Btf, BtfType, Type};
 use klogger_schema::model::{Param, Schema, Target};
+use std::sync::Arc;
 
 /// The longest chain of BTF types that is followed; real ones have fewer than ten links.
 const DEPTH_MAX: u32 = 32;
@@ -56,7 +57,7 @@ pub enum Runs {
 
 /// The types of one kernel.
 pub struct KernelTypes {
-    btf: Btf,
+    btf: Arc<Btf>,
     formats: Option<Box<dyn Formats>>,
     programs: Option<Box<dyn Programs>>,
     functions: Option<Box<dyn Functions>>,
@@ -85,15 +86,23 @@ pub struct InPrograms {
 impl KernelTypes {
     /// `bytes`: the contents of `/sys/kernel/btf/vmlinux`.
     pub fn new(bytes: &[u8]) -> Result<KernelTypes> {
-        let btf = Btf::from_bytes(bytes)?;
-        Ok(KernelTypes {
+        Ok(KernelTypes::of(Btf::from_bytes(bytes)?.into()))
+    }
+
+    fn of(btf: Arc<Btf>) -> KernelTypes {
+        KernelTypes {
             btf,
             formats: None,
             programs: None,
             functions: None,
             counts: None,
             modules: None,
-        })
+        }
+    }
+
+    /// The types alone, without what is known of a machine. They are shared, not copied.
+    pub fn alone(&self) -> KernelTypes {
+        KernelTypes::of(self.btf.clone())
     }
 
     /// The same, of a machine whose programs can be read.

@@ -23,6 +23,7 @@ use klogger_log::writer::Writer;
 use klogger_os::files::cannot_write;
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
+use klogger_toolchain::host_kernel;
 use std::cell::Cell;
 use std::time::Instant;
 
@@ -144,6 +145,7 @@ impl Session {
     /// Opens the rings of CPUs, and attaches the probes. No event is on yet, because attaching
     /// takes time and interrupts all CPUs, which would show in the log.
     fn attach(&mut self) -> Result<Pipeline, Error> {
+        host_kernel::forget_types();
         let mut pipeline = Pipeline::new(&self.layouts);
         let request = &self.options.request;
         for engine in &mut self.engines {

@@ -22,16 +22,36 @@ use klogger_schema::counted::Counted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// The types of the running kernel, and its trace events.
+/// The running kernel's types, once they have been read: that takes a tenth of a second, and to
+/// free them half as long.
+static TYPES: Mutex<Option<KernelTypes>> = Mutex::new(None);
+
+/// The types of the running kernel, and its trace events. They are kept for the next one who asks.
 pub fn types() -> Result<KernelTypes, Error> {
-    let bytes = fs::read(BTF).map_err(cannot_read_types)?;
-    let types = KernelTypes::new(&bytes).map_err(Error::new)?;
+    let mut kept = TYPES.lock().unwrap_or_else(PoisonError::into_inner);
+    let types = match &*kept {
+        Some(types) => types.alone(),
+        None => {
+            let bytes = fs::read(BTF).map_err(cannot_read_types)?;
+            kept.insert(KernelTypes::new(&bytes).map_err(Error::new)?).alone()
+        }
+    };
+    drop(kept);
     let functions = RunningFunctions::new(&types);
     let types = types.with_formats(TraceEvents::default()).with_programs(Programs::default());
     Ok(types.with_functions(functions).with_counts(Machine).with_modules(LoadedModules))
+}
+
+/// Frees the types of the running kernel, without waiting for that: nobody is about to ask again.
+pub fn forget_types() {
+    let kept = TYPES.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // If there can be no more threads, this one frees them.
+    let _ = thread::Builder::new().name("klogger/types".into()).spawn(move || drop(kept));
 }
 
 /// The machine that klogger runs on.

@@ -77,15 +77,7 @@ impl KernelTypes {
 
     /// `bytes`: a module's type information.
     fn of_module(&self, bytes: &[u8]) -> Result<KernelTypes> {
-        let btf = Btf::from_split_bytes(bytes, &self.btf)?;
-        Ok(KernelTypes {
-            btf,
-            formats: None,
-            programs: None,
-            functions: None,
-            counts: None,
-            modules: None,
-        })
+        Ok(KernelTypes::of(Btf::from_split_bytes(bytes, &self.btf)?.into()))
     }
 
     /// What the first of the modules has that has it.
