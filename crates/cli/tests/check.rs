@@ -45,7 +45,7 @@ fn good_schemata_get_a_line_each() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
         text(&output.stdout),
-        "paper.klogger: ok, 1 event, 0 probes\ntypes.klogger: ok, 3 events, 0 probes\n"
+        "paper.klogger: ok, 1 event, 0 probes\ntypes.klogger: ok, 4 events, 0 probes\n"
     );
     assert_eq!(text(&output.stderr), "");
 }
