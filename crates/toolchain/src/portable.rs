@@ -35,7 +35,15 @@ pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<Portable, Compile
         let plans = plan(&schema, types)?;
         match clang::compile(&planned(&schema, &plans), types) {
             Ok((object, warnings)) => {
-                let left_out = errors.into_iter().map(|(_, d)| as_warning(d)).collect();
+                // Each alternative has a program with the same body.
+                let mut left_out: Vec<Diagnostic> = Vec::new();
+                for found in errors.into_iter().map(|(_, d)| as_warning(d)) {
+                    let is_same =
+                        |d: &Diagnostic| (d.span, &d.message) == (found.span, &found.message);
+                    if !left_out.iter().any(is_same) {
+                        left_out.push(found);
+                    }
+                }
                 return Ok(Portable { schema, object, warnings, left_out });
             }
             Err(CompileError::Rejected(found)) => match lacking(&schema, &plans, &found) {
