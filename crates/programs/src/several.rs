@@ -26,6 +26,8 @@ struct Source<'a> {
     functions: Vec<Function>,
     statics: Vec<StaticProbe>,
     locations: Vec<Location>,
+    /// Their offsets. A wildcard may match all functions of a large program.
+    taken: BTreeSet<u64>,
 }
 
 /// Whether a name has a wildcard.
@@ -57,7 +59,10 @@ pub(crate) fn find(programs: &Programs, target: &Target) -> Result<Several, Refu
             }
         }
     }
-    named.left_out.retain(|name| !named.names.contains(name));
+    // A name may be in several files, and match several patterns.
+    let mut once = BTreeSet::new();
+    named.names.retain(|name| once.insert(name.clone()));
+    named.left_out.retain(|name| !once.contains(name));
     if named.names.is_empty() {
         return Err(none(target, &named.left_out));
     }
@@ -129,7 +134,8 @@ impl<'a> Source<'a> {
             }
             _ => (functions(&opened.elf).map_err(|wrong| wrong.of(path))?, Vec::new()),
         };
-        Ok(Source { program, opened, functions, statics, locations: Vec::new() })
+        let (locations, taken) = Default::default();
+        Ok(Source { program, opened, functions, statics, locations, taken })
     }
 
     /// The place of a name without wildcards.
@@ -154,12 +160,12 @@ impl<'a> Source<'a> {
 
     /// Names a place, unless all of it is one of another name.
     fn add(&mut self, name: String, locations: Vec<Location>, named: &mut InPrograms) {
-        let taken: BTreeSet<u64> = self.locations.iter().map(|l| l.offset).collect();
-        let new = locations.into_iter().filter(|l| !taken.contains(&l.offset));
+        let new = locations.into_iter().filter(|l| !self.taken.contains(&l.offset));
         let new: Vec<Location> = new.map(|l| Location { place: name.clone(), ..l }).collect();
-        if !new.is_empty() && !named.names.contains(&name) {
+        if !new.is_empty() {
             named.names.push(name);
         }
+        self.taken.extend(new.iter().map(|l| l.offset));
         self.locations.extend(new);
     }
 
