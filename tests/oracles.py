@@ -79,6 +79,46 @@ def workload_json(text: str) -> dict:
     return json.loads(text[text.index("{") :])
 
 
+def check_passed_on(log: Log, report: dict):
+    """Of tests/live/passed_on.klogger: what each probe has put, the next one has taken."""
+    # Of the timer, where the machine is busy.
+    lost = "severity IN ('loss', 'error') AND key <> 'sample_missed'"
+    assert log.rows(f"SELECT key, text FROM ledger WHERE {lost}") == []
+    rounds = log.rows("SELECT number, via, rounds - number FROM PASSED ORDER BY time")
+    # Steps 1 to 8. The program was named before: when it was started.
+    assert rounds == [(number, 0x1FE, 2) for number in range(report["rounds"])]
+    own = f"pid = {report['pid']}"
+    assert log.count("BACK", f"{own} AND found") >= report["sleeps"]
+    # When it went before the first one, nothing was kept yet.
+    assert log.count("BACK", f"{own} AND NOT found") <= 1
+    ticks = log.rows("SELECT cpu, min(number), max(number), count(*) FROM TICKED GROUP BY cpu")
+    assert log.count("TICKED", "NOT found") == 0 and len(ticks) >= 1
+    assert all(last - first + 1 == count for _, first, last, count in ticks)
+
+
+def pairs_of_calls(many: int, loop: bool) -> str:
+    """A schema with so many puts and takes in one probe, one after another or in a loop."""
+    pair = """
+    entry = klogger_put(seen, key + {n});
+    if (entry)
+        entry->value = {n};
+    found += klogger_take(seen, key + {n}, &copy) ? 1 : 0;
+"""
+    pairs = "".join(pair.format(n=n) for n in range(many))
+    if loop:
+        pairs = f"for (unsigned int i = 0; i < {many}; i++) {{{pair.format(n='i')}}}\n"
+    return f"""schema pairs
+state seen[1000] by ulong {{ ulong value }}
+event FOUND {{ uint found }}
+probe tracepoint task_rename(struct task_struct *task) {{
+    struct seen copy, *entry;
+    unsigned int key = task->pid, found = 0;
+{pairs}
+    klogger(FOUND, found);
+}}
+"""
+
+
 def check_whole(log: Log):
     """Nothing was lost, and the log says so."""
     assert log.one("SELECT coalesce(sum(lost), 0) FROM event") == 0

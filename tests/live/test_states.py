@@ -8,9 +8,12 @@ import re
 import sys
 from pathlib import Path
 
+import oracles
 import pytest
 
 SCHEMA = Path(__file__).with_name("state.klogger")
+NESTED = Path(__file__).with_name("nested_state.klogger")
+PASSED_ON = Path(__file__).with_name("passed_on.klogger")
 PUT, GET, TAKE, ADD, PUT_OWN, TAKE_OWN, HIT, FILL, COST, PUT_SMALL, TAKE_SMALL = range(1, 12)
 # The keys that would be stored as a free entry, and as one that is being freed.
 NOWHERE = [0x9E6C63D0676A9A99, 0x61939C2F98956566]
@@ -48,6 +51,20 @@ for pid in children:
     os.waitpid(pid, 0)
 for key in range(keys):
     prctl(1000, 3, key, 0, 0)
+"""
+
+# Keys that stay, and rounds of puts and takes on one CPU for so much of its time.
+ROUNDS = """
+import ctypes, os, sys, time
+prctl = ctypes.CDLL(None).prctl
+prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+for n in range(int(sys.argv[1])):
+    prctl(1013, 1, 1000 + 7919 * n, 0, 0)
+until = time.process_time() + 1.5
+while time.process_time() < until:
+    prctl(1013, 2, 0, 0, 0)
+prctl(1013, 3, 0, 0, 0)
 """
 
 
@@ -184,16 +201,75 @@ def test_what_was_hit_before_is_forgotten(recorder):
         assert found[2]["value"] == 1
 
 
+def test_ten_probes_of_several_kinds(recorder, workloads):
+    log, report = recorder.log("-s", PASSED_ON, "--", workloads / "pass_on")
+    oracles.check_passed_on(log, report)
+
+
+# The smallest table has 16 buckets of 7 entries; the program needs 14 of them.
+@pytest.mark.parametrize(("before", "is_full"), [(0, False), (103, True)])
+def test_a_timer_in_the_middle_of_a_call(recorder, before, is_full):
+    """Who puts and takes the same keys as what it interrupts: each entry and tick is somewhere."""
+    command = [sys.executable, "-c", ROUNDS, str(before)]
+    done, log = recorder.run("-s", NESTED, "--", *command)
+    assert done.code == 0, done.err
+    shown = recorder.command("cat", log, "--event", "TOTALS", "--format", "json")
+    (total,) = [json.loads(line) for line in shown.out.splitlines()]
+    assert total["wrong"] == 0
+    # Both have used the same entries, often enough.
+    assert total["gone"] == total["there"] >= 17
+    assert total["got"] == total["given"] >= 17
+    counted = full(info_of(recorder, log))
+    assert [count for count, _ in counted] == ([total["no_room"]] if is_full else [])
+    assert (total["no_room"] > 0) == is_full
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_fifty_pairs_in_one_program(recorder, loop):
+    schema = recorder.dir / "pairs.klogger"
+    schema.write_text(oracles.pairs_of_calls(50, loop))
+    done = recorder.command("check", "--load", schema)
+    assert done.code == 0, done.err
+    assert done.out == f"{schema}: ok, 1 event, 1 probe, loaded\n"
+
+
+# What programs are attached by: BPF_PROG_ATTACH, BPF_RAW_TRACEPOINT_OPEN, BPF_LINK_CREATE.
+ASKED = """schema asked
+event ASKED { int asked }
+probe syscall bpf(int asked) {
+    if (asked == 8 || asked == 17 || asked == 28)
+        klogger(ASKED, asked);
+}
+"""
+
+
+def attaching(recorder, schema) -> tuple[int, int]:
+    """The exit code of a recorder with this schema, and how often it has attached something."""
+    asked = recorder.dir / "asked.klogger"
+    asked.write_text(ASKED)
+    command = [recorder.klogger, "record", "-o", recorder.path(), "-s", schema, "--", "true"]
+    done, log = recorder.run("-s", asked, "--", *command)
+    shown = recorder.command("cat", log, "--event", "ASKED", "--format", "json")
+    assert shown.code == 0, shown.err
+    return done.code, len(shown.out.splitlines())
+
+
 def test_a_state_larger_than_memory_is_refused(recorder):
     huge = "seen[16000000] by ulong { ulong value  uint puts  u64 list[29] }"
     text = SCHEMA.read_text().replace("parameter uint room", "parameter uint rooms")
     text = re.sub(r"seen\[room\] by ulong \{[^}]*\}", huge, text)
     schema = recorder.dir / "huge.klogger"
     schema.write_text(text)
-    done, _ = recorder.run("-s", schema, "--", "true")
+    done, log = recorder.run("-s", schema, "--", "touch", recorder.dir / "ran")
     assert done.code == 2
     assert re.fullmatch(
         r"klogger: state seen of 16000000 entries needs \d+ MiB, and (\d+ MiB are free|a state has "
         r"at most 3072 MiB)\n  help: choose fewer entries in \S+huge.klogger: state seen\[N\]\n",
         done.err,
     ), done.err
+    # Nothing has been attached, as it is with a smaller state.
+    assert not log.exists() and not (recorder.dir / "ran").exists()
+    assert attaching(recorder, schema) == (2, 0)
+    schema.write_text(text.replace("16000000", "1600"))
+    code, attached = attaching(recorder, schema)
+    assert code == 0 and attached > 0

@@ -377,6 +377,20 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_with_states_is_refused() {
+        let options = klogger_schema::Options::default();
+        let schema =
+            |text: &str| klogger_schema::parse("x.klogger", text, &options).unwrap().schema;
+        let text = "schema s\nevent E { int a }\nstate seen[9] by ulong { int n }";
+        let found = no_state(&schema(text)).unwrap();
+        assert_eq!(found.message, "the kernel engine has no keyed state");
+        assert_eq!(found.label, "a table of the bpf engine");
+        let help = "record with --engine bpf, or keep it in static variables of `code`";
+        assert_eq!(found.help.as_deref(), Some(help));
+        assert!(no_state(&schema("schema s\nevent E { int a }")).is_none());
+    }
+
+    #[test]
     fn missing_symbols_are_found_in_modpost_messages() {
         let line = "ERROR: modpost: \"do_exit2\" [/tmp/k/klogger_x.ko] undefined!";
         assert_eq!(unresolved(line), Some(("do_exit2", "/tmp/k/klogger_x.ko")));
