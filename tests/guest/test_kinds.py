@@ -9,7 +9,7 @@ import re
 import oracles
 import pytest
 from boots import BPF, Case
-from kernels import HERE, debian
+from kernels import HERE, ROOT, debian
 from oracles import Log, workload_json
 from test_contended import compiler
 
@@ -42,12 +42,15 @@ klogger record --no-calibrate -s /contended_calls.klogger --overwrite -o /out/ca
     -- /bin/contend 1 {CALLS} 1 >/out/calls.json 2>/out/calls.err
 echo $? >/out/calls.code
 kill $held $listens
+klogger record --no-calibrate -s /passed_on.klogger -o /out/passed_on.klog -- pass_on \\
+    >/out/passed_on.json 2>/out/passed_on.err
+echo $? >/out/passed_on.code
 """
 
 
 def files(_=None) -> list[str]:
-    calls = "contended_calls.klogger"
-    return [f"{SCHEMA}=/kinds.klogger", f"{HERE / calls}=/{calls}", f"{compiler()}=/bin/clang"]
+    schemata = [SCHEMA, HERE / "contended_calls.klogger", ROOT / "tests/live/passed_on.klogger"]
+    return [*(f"{path}=/{path.name}" for path in schemata), f"{compiler()}=/bin/clang"]
 
 
 CASES = {"kinds": Case(BPF, SCRIPT, files, seconds=300)}
@@ -92,6 +95,13 @@ def check(out, klogger):
     assert mode in ("voluntary", "lazy")
     assert (out / "calls.code").read_text() == "0\n", (out / "calls.err").read_text()
     assert Log(klogger, out / "calls.klog").count("C_CALL") == CALLS
+    check_states(out, klogger)
+
+
+def check_states(out, klogger):
+    assert (out / "passed_on.code").read_text() == "0\n", (out / "passed_on.err").read_text()
+    report = workload_json((out / "passed_on.json").read_text())
+    oracles.check_passed_on(Log(klogger, out / "passed_on.klog"), report)
 
 
 def places(log, event: str, where: str) -> dict[str, int]:
