@@ -171,7 +171,9 @@ static __always_inline void klogger_find_caller(struct klogger_user_hit *hit, __
 }
 #else
 /* On arm64 the address is in a register, which is not looked at. */
-static __always_inline void klogger_find_caller(struct klogger_user_hit *hit, __u64 *frame)
+#define KLOGGER_UNUSED __attribute__((unused))
+static __always_inline void klogger_find_caller(KLOGGER_UNUSED struct klogger_user_hit *hit,
+						KLOGGER_UNUSED __u64 *frame)
 {
 }
 #endif
