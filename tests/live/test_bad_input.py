@@ -31,7 +31,7 @@ BAD = {
     "duplicate_event": ("event A { int pid }\nevent A { int tgid }", ["A"]),
     "reserved_in_c": ("event A { int while }", ["while"]),
     "reserved_in_sql": ("event select { int pid }", ["select"]),
-    "too_large": ("event A { u64 values[1000] }", ["1024"]),
+    "too_large": ("event A { u64 values[1000] }", ["4096"]),
     "unknown_event": (
         (
             "event APPLE { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) "
