@@ -32,7 +32,13 @@
  * A key as it is stored: 0 is a free entry, and KLOGGER_TAKEN is none. The two keys that would be
  * stored so are numbers that nobody uses, and count as having found no room.
  */
-#define klogger_stored(key) ((__u64)(key) ^ 0x9e6c63d0676a9a99ull)
+static __always_inline __u64 klogger_stored(__u64 key)
+{
+	/* A key may be a pointer, which the verifier takes for a number only after a negation. */
+	asm volatile("%0 = -%0\n%0 = -%0" : "+r"(key));
+	return key ^ 0x9e6c63d0676a9a99ull;
+}
+
 #define klogger_is_storable(stored) ((stored) - 1 < KLOGGER_TAKEN - 1)
 
 struct klogger_bucket {
