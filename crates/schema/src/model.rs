@@ -6,6 +6,7 @@
 
 mod arch;
 mod module;
+mod parameter;
 mod poll;
 mod state;
 
@@ -15,6 +16,7 @@ pub use crate::counted::Counted;
 use crate::include::Includes;
 pub use arch::{Arch, Counter};
 pub use module::Module;
+pub use parameter::Parameter;
 pub use poll::{Poll, Source};
 pub use state::{Entries, Key, State};
 
@@ -207,47 +209,6 @@ impl From<Shape> for StoredShape {
             Shape::Text(n) => StoredShape::Text(n),
             Shape::Tail(STRING_MAX) => StoredShape::Tail,
             Shape::Tail(n) => StoredShape::Long(n),
-        }
-    }
-}
-
-/// `parameter TYPE NAME in UNIT = DEFAULT from LEAST to MOST "doc"`: a constant of the schema's C,
-/// which is set before it is loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Parameter {
-    pub name: String,
-    /// As it was written.
-    #[serde(rename = "type")]
-    pub type_name: String,
-    pub scalar: Scalar,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub doc: Option<String>,
-    pub default: i128,
-    /// Of a recording: the default, unless `klogger record --set` has another.
-    pub value: i128,
-    pub least: i128,
-    pub most: i128,
-    /// The position of the name.
-    #[serde(skip)]
-    pub span: Span,
-}
-
-impl Default for Parameter {
-    fn default() -> Parameter {
-        Parameter {
-            name: String::new(),
-            type_name: String::new(),
-            scalar: Scalar::U64,
-            unit: None,
-            doc: None,
-            default: 0,
-            value: 0,
-            least: 0,
-            most: 0,
-            span: Span::default(),
         }
     }
 }

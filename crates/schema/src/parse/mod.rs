@@ -7,6 +7,7 @@
 
 mod arch;
 mod context;
+mod decoding;
 mod event;
 mod field;
 mod module;
