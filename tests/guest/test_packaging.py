@@ -85,6 +85,9 @@ def test_everything_has_its_place(prefix):
     expected |= {
         f"share/klogger/{path.relative_to(ROOT)}" for path in ROOT.glob("schemata/*/analyses/*.sql")
     }
+    expected |= {
+        f"share/klogger/{path.relative_to(ROOT)}" for path in ROOT.glob("examples/*.klogger")
+    }
     assert expected <= found, expected - found
     others = {
         name
