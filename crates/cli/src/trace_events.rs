@@ -102,7 +102,7 @@ const SAMPLED: [&str; 12] = [
 fn unknown(pattern: &str, known: &[String]) -> Failure {
     let is_known = |name: &str| known.iter().any(|full| name_of(full) == name);
     let list = || "'klogger tracepoints' lists them".to_string();
-    if pattern.contains(['*', '?']) {
+    if wildcard::is_pattern(pattern) {
         return Failure::new(format!("no trace event matches '{pattern}'")).help(list());
     }
     let failure = Failure::new(format!("this kernel has no trace event '{pattern}'"));

@@ -9,7 +9,7 @@ use klogger_codegen::Refusal;
 use klogger_codegen::kernel_types::InPrograms;
 use klogger_schema::attach_points::program::{InProgram, split};
 use klogger_schema::model::{ProbeKind, Target};
-use klogger_schema::wildcard::matches;
+use klogger_schema::wildcard::{is_pattern, matches};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The places of a target: their names, and where they are.
@@ -28,11 +28,6 @@ struct Source<'a> {
     locations: Vec<Location>,
     /// Their offsets. A wildcard may match all functions of a large program.
     taken: BTreeSet<u64>,
-}
-
-/// Whether a name has a wildcard.
-fn is_pattern(name: &str) -> bool {
-    name.contains(['*', '?'])
 }
 
 /// All places that a target names.
@@ -249,10 +244,7 @@ fn name_that_matches(pattern: &str, f: &Function) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn function(name: &str, address: u64, exported: bool) -> Function {
-        Function { name: name.into(), address, size: 8, chooses: false, exported }
-    }
+    use crate::symbols::tests::function;
 
     fn names(pattern: &str, all: &[Function]) -> Vec<(String, Vec<u64>)> {
         matching(pattern, all).0.into_iter().collect()

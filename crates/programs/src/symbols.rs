@@ -143,10 +143,11 @@ fn several(name: &str, found: &[&Function]) -> Refusal {
 const SHOWN: usize = 8;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn function(name: &str, address: u64, exported: bool) -> Function {
+    /// Of 8 bytes.
+    pub(crate) fn function(name: &str, address: u64, exported: bool) -> Function {
         Function { name: name.into(), address, size: 8, chooses: false, exported }
     }
 

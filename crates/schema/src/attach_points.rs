@@ -22,6 +22,7 @@ pub use sample::{Rate, Sample, sample};
 pub use timer::period_ns;
 
 use crate::names::is_identifier;
+use crate::wildcard::{WILDCARDS, is_pattern};
 
 /// Bytes of a name at most: a path and a symbol.
 const NAME_MAX: usize = 512;
@@ -35,8 +36,6 @@ pub const PLACES_MAX: usize = 256;
 pub const PLACES_IN_PROGRAMS_MAX: usize = 1024;
 /// Of system calls there are fewer: one program serves all.
 const CALLS_MAX: usize = 512;
-/// In a name: any characters, and any character.
-pub const WILDCARDS: [char; 2] = ['*', '?'];
 
 /// What is wrong with a name, in a few words, and the remedy.
 pub type Wrong = (&'static str, String);
@@ -174,7 +173,7 @@ impl ProbeKind {
     pub(crate) fn is_many(self, name: &str) -> bool {
         let calls = matches!(self, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
         let all_calls = calls && name == syscall::ALL_CALLS;
-        self.takes_many() && !all_calls && (name.contains(", ") || name.contains(WILDCARDS))
+        self.takes_many() && !all_calls && (name.contains(", ") || is_pattern(name))
     }
 
     /// Why a name cannot be that of an attach point of this kind, and the remedy.

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Wildcards: `*` for any characters, `?` for one.
 
+/// Any characters, and any character.
+pub(crate) const WILDCARDS: [char; 2] = ['*', '?'];
+
+/// Whether a name has wildcards.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains(WILDCARDS)
+}
+
 /// Whether a name matches a pattern.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());

@@ -6,7 +6,7 @@ use super::{Program, numbers_places, programs};
 use crate::kernel_types::{Error, InPrograms, KernelTypes};
 use crate::refusal::Refusal;
 use klogger_schema::model::{ProbeKind, Schema, Target};
-use klogger_schema::wildcard::matches;
+use klogger_schema::wildcard::{self, matches};
 use std::collections::BTreeSet;
 
 /// Where a probe is attached.
@@ -130,7 +130,7 @@ fn bounded(target: &Target, found: Places, why: Option<Refusal>) -> Result<Place
 }
 
 pub(super) fn is_pattern(name: &str, target: &Target) -> bool {
-    target.is_many() && name.contains(['*', '?'])
+    target.is_many() && wildcard::is_pattern(name)
 }
 
 impl Places {

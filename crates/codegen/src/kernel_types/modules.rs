@@ -4,11 +4,10 @@
 
 use super::{Error, KernelTypes, Result};
 use btf_rs::{Btf, Type};
-use klogger_schema::attach_points::WILDCARDS;
 use klogger_schema::model::{
     Module as DeclaredModule, ProbeKind, ProbeKind::Tracepoint, Schema, Target,
 };
-use klogger_schema::wildcard::matches;
+use klogger_schema::wildcard::{is_pattern, matches};
 use std::sync::OnceLock;
 
 /// The modules that the kernel that runs has loaded.
@@ -125,7 +124,7 @@ impl KernelTypes {
     /// Whether these types alone have such a tracepoint or function.
     fn matches(&self, pattern: &str) -> bool {
         let is_one = |name: &String| matches(pattern, name);
-        match pattern.contains(WILDCARDS) {
+        match is_pattern(pattern) {
             true => self.tracepoints().iter().chain(&self.functions()).any(is_one),
             false => self.attach_type(pattern).is_some(),
         }
