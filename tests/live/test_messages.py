@@ -44,3 +44,13 @@ def test_who_waits_for_the_start_can_mark_at_once(recorder):
     assert process.returncode == 0, err
     marks = recorder.command("cat", path, "-e", "MARK", "--format", "json")
     assert [json.loads(line)["number"] for line in marks.out.splitlines()] == [7]
+
+
+def test_a_warning_is_shown_once(recorder):
+    schema = recorder.dir / "idle.klogger"
+    schema.write_text(
+        "schema idle\nevent A { int n }\nevent UNUSED { int n }\nprobe timer 9Hz() { klogger(A, 1); }\n"
+    )
+    done, _ = recorder.run("-s", schema, "--", "true")
+    assert done.code == 0, done.err
+    assert done.err.count("no probe logs event UNUSED") == 1, done.err

@@ -75,16 +75,24 @@ pub fn shown(word: &str) -> Result<Schema, Failure> {
 
 /// The schema and, if requested, the programs of its probes. A schema of the user's own is compiled
 /// for this machine's kernel, and has its absolute path, by which a log's analyses are found.
-/// `programs`: what names of programs in probes mean.
-pub fn unit(word: &str, probes: bool, programs: &Programs) -> Result<CompiledSchema, Failure> {
+/// `programs`: what names of programs in probes mean; `prepare`: what must happen before programs
+/// are compiled.
+pub fn unit(
+    word: &str,
+    probes: bool,
+    programs: &Programs,
+    prepare: &dyn Fn(&Schema) -> Result<(), Failure>,
+) -> Result<CompiledSchema, Failure> {
     let path = match place(word)? {
-        Place::Bundled(bundled) if probes => return Ok(bundled.load()?),
         Place::Bundled(bundled) => {
-            return Ok(CompiledSchema { schema: bundled.load()?.schema, object: None });
+            let unit = bundled.load()?;
+            prepare(&unit.schema)?;
+            return Ok(CompiledSchema { object: unit.object.filter(|_| probes), ..unit });
         }
         Place::File(path) => path,
     };
     let schema = schema_file::load(&path, &Options::default())?;
+    prepare(&schema)?;
     let mut unit = match probes && !schema.probes.is_empty() {
         true => compiled(schema, programs)?,
         false => CompiledSchema { schema, object: None },

@@ -320,13 +320,12 @@ fn schemas(
         ))
         .help("remove --engine"));
     }
-    let named: Vec<&String> = words.iter().filter(|w| *w != PROGRAMS).collect();
-    if choice.has_probes() {
-        for word in &named {
-            load_modules(&schemata::schema(word)?)?;
-        }
-    }
-    let units = named.into_iter().map(|s| schemata::unit(s, has_bpf, places));
+    let prepare = |schema: &Schema| match choice.has_probes() {
+        true => load_modules(schema),
+        false => Ok(()),
+    };
+    let named = words.iter().filter(|w| *w != PROGRAMS);
+    let units = named.map(|s| schemata::unit(s, has_bpf, places, &prepare));
     let mut units = units.collect::<Result<Vec<_>, _>>()?;
     if !args.events.is_empty() {
         host_kernel::check_privilege()?;
