@@ -87,6 +87,7 @@ class Room:
         self.prepared: set[str] = set()
 
     def __enter__(self) -> "Room":
+        forget_programs()
         self.folder.mkdir()
         if not self.root:
             os.chown(self.folder, NOBODY, NOBODY)
@@ -184,6 +185,14 @@ class Room:
         yield
         process.send_signal(signal.SIGINT)
         process.wait()
+
+
+def forget_programs() -> None:
+    """Removes what programs that have ended left for `klogger rescue`, for it would be listed."""
+    for file in Path("/dev/shm").glob("klogger-*/*.*"):
+        pid = file.name.lstrip(".").split(".")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            file.unlink(missing_ok=True)
 
 
 def in_terminal(words: list[str], folder: Path, env: dict[str, str], answers: Answers) -> Shown:

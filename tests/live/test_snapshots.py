@@ -2,9 +2,11 @@
 """What exists when a recording begins and ends: equal to what /proc says."""
 
 import os
+import platform
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from oracles import Log
@@ -34,10 +36,18 @@ probe end tasks(struct task_struct *task) { klogger(STAYED, task->pid); }
 """
 # A process with three threads, and many open files.
 HOLDER = """
-import sys, threading, time
+import os, sys, threading
 held = [open(sys.argv[1]) for _ in range(int(sys.argv[2]))]
+reader, writer = os.pipe()
+# Each thread says that it runs, then does nothing that could need memory.
+begun = threading.Semaphore(0)
+def stay():
+    begun.release()
+    os.read(reader, 1)
 for _ in range(2):
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    threading.Thread(target=stay, daemon=True).start()
+for _ in range(2):
+    begun.acquire()
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -54,8 +64,19 @@ class Holder:
         assert self.process.stdout.readline() == "ready\n"
         return self
 
+    def wait_until_asleep(self):
+        """Until each thread waits in read(2): what comes before may still change its memory."""
+        read = {"63" if platform.machine() == "aarch64" else "0"}
+        while {call(self.pid, tid) for tid in tids(self.pid)} != read:
+            time.sleep(0.01)
+
     def __exit__(self, *_):
         self.process.communicate()
+
+
+def call(pid, tid):
+    """The number of the system call in which a thread sleeps, or `running`."""
+    return Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()[0]
 
 
 def tids(pid):
@@ -86,6 +107,7 @@ def schema(recorder, text=EXISTING):
 
 def test_a_process_as_proc_shows_it(recorder, clean_kernel):
     with Holder(50) as holder:
+        holder.wait_until_asleep()
         oracle = tids(holder.pid), files(holder.pid), maps(holder.pid)
         done, path = recorder.run("-s", schema(recorder), "-p", holder.pid, "--for", "200ms")
     assert done.code == 0, done.err

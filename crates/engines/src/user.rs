@@ -181,20 +181,44 @@ fn start_watch(
     shared: Arc<Shared>,
 ) -> JoinHandle<()> {
     let run = move || {
-        let mut found = there;
-        loop {
-            let stop = shared.stop_watch.load(Ordering::Acquire);
+        let send = |found: Vec<Found>| {
             if !found.is_empty() {
                 // Fails only when the worker has ended.
-                found.drain(..).for_each(|f| drop(sender.send(f)));
+                found.into_iter().for_each(|f| drop(sender.send(f)));
                 shared.ring();
             }
-            if stop {
-                return;
-            }
-            watch.wait(WATCH_WAIT);
-            found = watch.news();
-        }
+        };
+        send(there);
+        pass_on(&mut watch, &shared.stop_watch, send);
     };
     thread::Builder::new().name("klogger/watch".into()).spawn(run).expect("a thread can be made")
+}
+
+/// Where new files are reported.
+trait News {
+    fn news(&mut self) -> Vec<Found>;
+    fn wait(&self);
+}
+
+impl News for Watch {
+    fn news(&mut self) -> Vec<Found> {
+        Watch::news(self)
+    }
+
+    fn wait(&self) {
+        Watch::wait(self, WATCH_WAIT);
+    }
+}
+
+/// Passes on all files that appear before `stop`. The flag is read before the news: what a program
+/// has created before the flag was set is then among them.
+fn pass_on(watch: &mut impl News, stop: &AtomicBool, mut send: impl FnMut(Vec<Found>)) {
+    loop {
+        let last = stop.load(Ordering::Acquire);
+        send(watch.news());
+        if last {
+            return;
+        }
+        watch.wait();
+    }
 }

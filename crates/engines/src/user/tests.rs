@@ -366,3 +366,37 @@ proptest! {
         prop_assert!(seen.blocks.iter().any(|b| b.origin.thread().is_some_and(|t| t.tid == 3)));
     }
 }
+
+/// A program that creates its file, and ends, in the moment between a look at the folder and the
+/// end of the recording.
+struct AtTheLastMoment<'a> {
+    stop: &'a AtomicBool,
+    looks: usize,
+    file: Found,
+}
+
+impl News for AtTheLastMoment<'_> {
+    fn news(&mut self) -> Vec<Found> {
+        self.looks += 1;
+        match self.looks {
+            1 => self.stop.store(true, Ordering::Release),
+            2 => return vec![self.file.clone()],
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn wait(&self) {}
+}
+
+#[test]
+fn a_file_that_appears_before_the_end_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Folder::open(folder.path(), None).unwrap();
+    let file = Found { folder: Arc::new(opened), name: "1.ab".into(), only: None };
+    let stop = AtomicBool::new(false);
+    let mut found = Vec::new();
+    let mut watch = AtTheLastMoment { stop: &stop, looks: 0, file };
+    pass_on(&mut watch, &stop, |news| found.extend(news.into_iter().map(|f| f.name)));
+    assert_eq!(found, ["1.ab"]);
+}
