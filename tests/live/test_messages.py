@@ -49,7 +49,8 @@ def test_who_waits_for_the_start_can_mark_at_once(recorder):
 def test_a_warning_is_shown_once(recorder):
     schema = recorder.dir / "idle.klogger"
     schema.write_text(
-        "schema idle\nevent A { int n }\nevent UNUSED { int n }\nprobe timer 9Hz() { klogger(A, 1); }\n"
+        "schema idle\nevent A { int n }\nevent UNUSED { int n }\n"
+        "probe timer 9Hz() { klogger(A, 1); }\n"
     )
     done, _ = recorder.run("-s", schema, "--", "true")
     assert done.code == 0, done.err
