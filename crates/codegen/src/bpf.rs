@@ -10,6 +10,7 @@ use crate::events::{events_header, reads_texts_twice};
 use crate::kernel_types::{Error, KernelTypes, Runs};
 use crate::made::Maker;
 use crate::refusal::Refusal;
+use crate::stack::Within;
 use crate::text::{Text, identifier};
 use crate::{NamedText, parameters, stack, states};
 use attach_points::syscall::is_system_call;
@@ -73,7 +74,7 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
     parameters::constants(&mut out, schema);
     states::tables(&mut out, schema);
     for block in &schema.code {
-        push_c(&mut out, schema, block, stacks.as_ref());
+        push_c(&mut out, schema, (block, Within::Code), stacks.as_ref());
     }
     for p in programs(schema) {
         program(&mut out, schema, &p, types, stacks.as_ref())?;
@@ -150,17 +151,28 @@ pub fn programs(schema: &Schema) -> Vec<Program> {
     list
 }
 
-/// Adds C from the schema. `stacks`: the functions to which a program's context is passed.
-fn push_c(out: &mut Text, schema: &Schema, block: &CBlock, stacks: Option<&BTreeSet<String>>) {
+/// Characters of an attach point in the name of its program.
+const PLACE_MAX: usize = 128;
+
+/// Adds C from the schema: a `code` block or a body. `stacks`: the functions to which a program's
+/// context is passed.
+fn push_c(
+    out: &mut Text,
+    schema: &Schema,
+    (block, place): (&CBlock, Within),
+    stacks: Option<&BTreeSet<String>>,
+) {
     match stacks {
-        Some(functions) => out.push_c(schema, &stack::with_context(block, functions)),
+        Some(functions) => out.push_c(schema, &stack::with_context(block, place, functions)),
         None => out.push_c(schema, block),
     }
 }
 
-/// The name of a program, without a number of the way.
+/// The name of a program. It is also that of a file, in which it outlives a killed recorder: of a
+/// long list of calls there is only the beginning. The numbers tell programs apart.
 fn name(probe: usize, target: usize, way: &str, place: &str) -> String {
-    format!("klogger_{probe}_{target}{way}_{}", identifier(place))
+    let place: String = identifier(place).chars().take(PLACE_MAX).collect();
+    format!("klogger_{probe}_{target}{way}_{place}")
 }
 
 /// The name of the function with the body of a probe, which all ways of a target share.
@@ -187,7 +199,7 @@ fn body(out: &mut Text, schema: &Schema, program: &Program, stacks: Option<&BTre
         body_of(program, target),
         context.unwrap_or_default(),
     ));
-    push_c(out, schema, &probe.body, stacks);
+    push_c(out, schema, (&probe.body, Within::Body), stacks);
     out.push(format_args!("}}\n{}", if asks { "#undef klogger_place\n" } else { "" }));
 }
 

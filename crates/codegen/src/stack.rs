@@ -50,11 +50,22 @@ pub(crate) fn mentions(schema: &Schema, function: &str) -> bool {
     })
 }
 
+/// Where C of a schema is: functions are declared and defined in `code` only, so that `f(x);` is a
+/// call in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Within {
+    Code,
+    Body,
+}
+
 /// A `code` block or body in which the functions of `code` get the context and pass it on. Columns
 /// in compiler messages count the added parameter.
-pub(crate) fn with_context(block: &CBlock, functions: &BTreeSet<String>) -> CBlock {
+pub(crate) fn with_context(block: &CBlock, place: Within, functions: &BTreeSet<String>) -> CBlock {
     let found = words(&block.text);
-    let heads: BTreeSet<usize> = heads(&found).into_iter().collect();
+    let heads: BTreeSet<usize> = match place {
+        Within::Code => heads(&found).into_iter().collect(),
+        Within::Body => BTreeSet::new(),
+    };
     let mut text = String::new();
     let mut copied = 0;
     for (at, pair) in found.windows(2).enumerate() {
@@ -175,7 +186,15 @@ mod tests {
     fn passed(code: &str) -> String {
         let schema = schema(code, "klogger(E, 0);");
         let context = format!("__attribute__((unused)) void *{CONTEXT}");
-        with_context(&schema.code[0], &functions(&schema)).text.replace(&context, "CONTEXT")
+        let text = with_context(&schema.code[0], Within::Code, &functions(&schema)).text;
+        text.replace(&context, "CONTEXT")
+    }
+
+    #[test]
+    fn a_statement_of_a_body_is_a_call() {
+        let schema = schema("static void f(int n) { }", "f(n);\nklogger(E, klogger_stack());");
+        let body = with_context(&schema.probes[0].body, Within::Body, &functions(&schema));
+        assert!(body.text.contains("f(klogger_context, n);"), "{}", body.text);
     }
 
     #[test]
