@@ -234,6 +234,11 @@ pub trait Engine {
         None
     }
 
+    /// Whether it runs probes, and cannot keep the stacks that they ask for.
+    fn lacks_stacks(&self) -> bool {
+        false
+    }
+
     /// The user stacks that its events have the numbers of; `None` if it keeps none. Only after the
     /// probes are detached.
     fn user_code(&self) -> Option<UserCode> {

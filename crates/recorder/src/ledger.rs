@@ -33,7 +33,7 @@ fn of_engine(engine: &dyn Engine, events: &[EventLayout], span: (u64, u64)) -> V
     entries.extend(unread(&|id| engine.unread(id), events, span));
     match engine.stacks() {
         Some(table) => entries.extend(unnumbered(table.unnumbered(), span)),
-        None if engine.info().probes => entries.extend(no_stacks(engine.info().name, events)),
+        None if engine.lacks_stacks() => entries.extend(no_stacks(engine.info().name, events)),
         None => {}
     }
     entries

@@ -53,6 +53,10 @@ impl Engine for KernelEngine {
         &INFO
     }
 
+    fn lacks_stacks(&self) -> bool {
+        true
+    }
+
     fn costs(&self) -> Option<Costs> {
         self.costs.clone()
     }
