@@ -104,12 +104,17 @@ fn is_analysis(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "sql")
 }
 
+/// What analyses include is checked with them.
+fn is_part(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"_"))
+}
+
 /// Of a schema folder, the schema and the analyses; of anything else, itself.
 fn in_folder(path: &Path) -> Vec<PathBuf> {
     let Some(schema) = schemata::in_folder(path) else { return vec![path.into()] };
     let entries = std::fs::read_dir(path.join("analyses")).into_iter().flatten();
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| is_analysis(file));
+    files.retain(|file| is_analysis(file) && !is_part(file));
     files.sort();
     files.insert(0, schema);
     files
