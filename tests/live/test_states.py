@@ -273,3 +273,39 @@ def test_a_state_larger_than_memory_is_refused(recorder):
     schema.write_text(text.replace("16000000", "1600"))
     code, attached = attaching(recorder, schema)
     assert code == 0 and attached > 0
+
+
+NARROW = """schema narrow "Entries with fields of less than 64 bits"
+event GOT { uint first  uint second  ushort third }
+state kept by thread { uint first  uint second  ushort third }
+
+probe syscall getppid() {
+    struct kept *kept = klogger_put(kept, klogger_current());
+
+    if (kept) {
+        kept->first = 11;
+        kept->second = 22;
+        kept->third = 33;
+    }
+}
+
+probe return syscall getppid(long result) {
+    struct kept copy;
+
+    copy.first = copy.second = copy.third = 0;
+    if (klogger_take(kept, klogger_current(), &copy))
+        klogger(GOT, copy.first, copy.second, copy.third);
+}
+"""
+
+
+def test_a_copy_has_what_was_taken_and_not_what_was_in_it(recorder, clean_kernel):
+    """The compiler may not assume that words and smaller fields are in different places."""
+    schema = recorder.dir / "narrow.klogger"
+    schema.write_text(NARROW)
+    calls = "import os\nfor _ in range(13): os.getppid()"
+    done, path = recorder.run("-s", schema, "--", sys.executable, "-c", calls)
+    assert done.code == 0, done.err
+    log = oracles.Log(recorder.klogger, path)
+    rows = log.rows("SELECT first, second, third FROM got")
+    assert set(rows) == {(11, 22, 33)} and len(rows) >= 13
