@@ -169,24 +169,26 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };
         let log = r.log.as_ref().map_or("no log yet".into(), |log| log.display().to_string());
-        println!("{}", row(&format!("recorder[{}]", r.pid), state, r.bytes, &log));
+        println!(
+            "{:24} {state:24} {:>25} to save  {log}",
+            format!("recorder[{}]", r.pid),
+            HumanBytes(r.bytes)
+        );
     }
     for r in all {
         let mut state = vec![if r.alive { "running".to_string() } else { "dead".to_string() }];
         state.extend(r.flight.then(|| "flight recorder".to_string()));
         state.extend(r.orphan.then(|| "its recorder was killed".to_string()));
         state.extend(r.recorder.map(|pid| format!("recorded by process {pid}")));
-        let events = format!("{} events on", r.events_on);
-        let rest = format!("{events}, of {}, in {}", r.schemata.join(","), r.path.display());
-        println!("{}", row(&r.title, &state.join(", "), r.bytes, &rest));
+        let (title, state, schemata, path) =
+            (&r.title, state.join(", "), r.schemata.join(","), r.path.display());
+        let bytes = HumanBytes(r.bytes);
+        let rest = format!(
+            "{:4} events on  {bytes:>10} to save  schemata {schemata}  {path}",
+            r.events_on
+        );
+        println!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
     }
-}
-
-/// Two lines, so that the first is never wider than a terminal.
-fn row(title: &str, state: &str, bytes: u64, rest: &str) -> String {
-    escaped(&format!("{title:24} {:>10} to save  {state}", HumanBytes(bytes).to_string()))
-        + "\n    "
-        + &escaped(rest)
 }
 
 /// `kind` says which of the two an entry is of.
