@@ -17,7 +17,16 @@ from oracles import Log
 ROOT = Path(__file__).resolve().parent.parent.parent
 VERSION = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
 SCHEMATA = sorted(ROOT.glob("schemata/*/*.klogger"))
-KERNEL_SCHEMATA = [path.stem for path in SCHEMATA if "\nprobe " in path.read_text()]
+NEEDS_BPF = re.compile(
+    r"^state |klogger_user_stack"
+    r"|^ *(probe|or) (return )?(syscall|user|start|end|timer|sample)\b",
+    re.M,
+)
+KERNEL_SCHEMATA = [
+    path.stem
+    for path in SCHEMATA
+    if "\nprobe " in path.read_text() and not NEEDS_BPF.search(path.read_text())
+]
 OWN = """schema renames "Threads that change their names"
 event RENAMED "a thread has a new name" { int pid as thread  string[16] name }
 probe tracepoint task_rename(struct task_struct *task, const char *comm) {
@@ -307,3 +316,20 @@ def test_a_package_is_not_overwritten(klogger, tmp_path):
     done = subprocess.run(program, check=False, capture_output=True, text=True, env=env)
     assert done.returncode == 2 and "dkms remove my/1.0 --all" in done.stderr
     assert (tmp_path / "my-1.0/dkms.conf").read_text() == before
+
+
+def test_a_package_has_the_texts_that_schemata_include(klogger, tmp_path):
+    env = {**os.environ, "KLOGGER": str(klogger)}
+    for name, number in (("one", 7), ("two", 7), ("three", 8)):
+        (tmp_path / name).mkdir()
+        schema = f'schema {name}\ninclude "numbers"\nevent A {{ int x }}\n'
+        (tmp_path / name / "a.klogger").write_text(schema)
+        text = f"code {{ static int number(void) {{ return {number}; }} }}\n"
+        (tmp_path / name / "numbers.shared").write_text(text)
+    program = [ROOT / "packaging/klogger-dkms", "-o", tmp_path]
+    run(*program, "my", "1.0", *(tmp_path / name / "a.klogger" for name in ("one", "two")), env=env)
+    assert "return 7" in (tmp_path / "my-1.0/numbers.shared").read_text()
+    words = ["my", "2.0", *(tmp_path / name / "a.klogger" for name in ("one", "three"))]
+    done = subprocess.run([*program, *words], check=False, capture_output=True, text=True, env=env)
+    assert done.returncode == 2 and "two different texts are called 'numbers.shared'" in done.stderr
+    assert not (tmp_path / "my-2.0").exists()
