@@ -1,0 +1,46 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Calls for files
+-- question: Which calls for files does each program make, how many fail, and what do they take?
+-- order: 10
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED
+-- include: _files
+-- picture: bars x=took y=who
+-- column program: program
+-- column call: system call
+-- column calls [count]: how often
+-- column errors [count]: calls that failed
+-- column took [ns, bar]: time in it, of all threads, with the time that they waited
+-- column mean [ns]: of one call
+-- column of_all [share]: that time as a part of the program's time in all these calls
+-- column bytes [bytes]: read, written or listed; of mmap the length that was mapped
+-- column who: program and system call
+-- note: A mapping without a file is not counted, nor calls that take no path and no file.
+-- empty: no thread in scope made such a call while the log was recorded
+
+CREATE TEMP TABLE files_made AS
+SELECT pid, time, call, result, took, 0 AS bytes FROM files_look
+UNION ALL
+-- sendfile and copy_file_range have two events.
+SELECT pid, time, call, result, took, greatest(result, 0) FROM files_use
+WHERE NOT (kind = 'write' AND call IN ('sendfile', 'copy_file_range'))
+UNION ALL
+SELECT tid, time, name, result, took, 0 FROM CLOSED JOIN files_call USING (call);
+CREATE TEMP TABLE files_calls AS
+SELECT program, call, count(*) AS calls, count(*) FILTER (result BETWEEN -4095 AND -1) AS errors,
+    sum(took)::BIGINT AS took, sum(bytes)::BIGINT AS bytes
+FROM klogger.with_program('files_made') GROUP BY ALL;
+
+-- table
+SELECT program, call, calls, errors, took, (took / calls)::BIGINT AS mean,
+    took / greatest(sum(took) OVER (PARTITION BY program), 1) AS of_all, bytes
+FROM files_calls ORDER BY calls DESC, program, call;
+
+-- picture
+SELECT format('{}: {}', program, call) AS who, took FROM files_calls
+ORDER BY took DESC, who LIMIT 20;
+
+-- finding
+SELECT format('{:,} calls for files, {:,} of them failed; most are {} of {} ({:,}).',
+    sum(calls)::BIGINT, sum(errors)::BIGINT, arg_max(call, calls), arg_max(program, calls),
+    max(calls))
+FROM files_calls HAVING count(*) > 0;
