@@ -10,6 +10,7 @@ log:
   stack 5 mutex_lock pipe_write           a kernel stack: number, functions from the innermost on
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
   cost SCHEDIN=50                         what logging an event took, ns
+  10us  0  LOOK call=openat               a field `as place`: its name
   killed                                  the log has no end
   end 1ms                                 the log's end
 table: program quanta                     the columns to compare, then the rows; all rows, in order
@@ -115,6 +116,16 @@ class Made:
     stacks: list[tuple[int, list[str]]] = field(default_factory=list)
     meta: dict[str, Any] = field(default_factory=dict)
     end: int | None = 0
+    places: list[str] = field(default_factory=list)
+
+    def with_places(self, fields: list[dict[str, Any]], given: dict[str, Any]) -> dict[str, Any]:
+        """With numbers for the names of places, from 1 on."""
+        for name in (f["name"] for f in fields if f["decoding"] == "place"):
+            if isinstance(given.get(name), str):
+                if given[name] not in self.places:
+                    self.places.append(given[name])
+                given[name] = self.places.index(given[name]) + 1
+        return given
 
     def add(self, words: list[str]) -> bool:
         """Whether it is a line of these."""
@@ -156,10 +167,12 @@ def make(expectation: Expectation, out: Path) -> Path:
                 close = did_you_mean(event, fields)
                 raise ValueError(f"there is no event '{event}'" + (f"; {close}" if close else ""))
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
-            row |= row_of(fields[event], values_of(pairs), f"{expectation.path}: {event}")
+            given = made.with_places(fields[event], values_of(pairs))
+            row |= row_of(fields[event], given, f"{expectation.path}: {event}")
             names = ", ".join(f'"{n}"' for n in row)
             marks = ", ".join("?" * len(row))
             con.execute(f"INSERT INTO {event} ({names}) VALUES ({marks})", list(row.values()))
+    smalllog.name_places(con, made.places)
     if made.stacks:
         write_stacks(con, out, made.stacks)
     schemata = (expectation.source, *expectation.others)

@@ -74,7 +74,7 @@ def field_of(layout: dict[str, Any]) -> dict[str, Any]:
 
 def sql_type(field: dict[str, Any]) -> str:
     shape = field["shape"]
-    if shape == "tail" or (isinstance(shape, dict) and "text" in shape):
+    if shape == "tail" or (isinstance(shape, dict) and shape.keys() & {"text", "long"}):
         return "VARCHAR"
     return TYPES[field["scalar"]] + ("" if shape == "one" else "[]")
 
@@ -97,6 +97,12 @@ def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
         con.execute(
             f"CREATE TABLE {event.name} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
         )
+
+
+def name_places(con: duckdb.DuckDBPyConnection, names: list[str]) -> None:
+    """Of fields `as place`, for the log that is written next: 1 and so on."""
+    con.execute("CREATE TABLE IF NOT EXISTS klogger_place (number UBIGINT, name VARCHAR)")
+    con.executemany("INSERT INTO klogger_place VALUES (?, ?)", [(0, ""), *enumerate(names, 1)])
 
 
 def write_log(
@@ -194,6 +200,10 @@ def write_catalogue(
     )
     for text in dict.fromkeys(text for schema in schemata for text in decodings_of(schema)):
         con.execute("INSERT INTO klogger_decoding VALUES (?, ?, ?, ?)", text)
+    # The recorder numbers the places; a log whose events have some has their table.
+    if any(f["decoding"] == "place" for e in events for f in e.fields):
+        name_places(con, [])
+        con.execute("INSERT INTO klogger_decoding SELECT DISTINCT 'place', false, * FROM klogger_place")
     con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")
     con.execute(
         "CREATE TABLE klogger_ledger (key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR,"

@@ -15,7 +15,7 @@
 -- empty: no directory was listed while the log was recorded
 
 CREATE TEMP TABLE files_entered AS
-SELECT tgid, regexp_replace(path, '/[^/]*$', '') AS folder, path, time
+SELECT tgid, regexp_replace(rtrim(path, '/'), '/[^/]*$', '') AS folder, path, time
 FROM files_look WHERE NOT by_fd AND path IS NOT NULL AND result >= 0;
 CREATE TEMP VIEW files_listing AS
 SELECT l.tgid AS pid, min(l.time) AS time, rtrim(l.path, '/') AS folder, count(*) AS lists,
