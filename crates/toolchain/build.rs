@@ -4,7 +4,7 @@
 //! kernel; CO-RE relocates them for other kernels.
 
 use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, SHARED, bpf};
-use klogger_schema::include::whole;
+use klogger_schema::include::{ENDING, whole};
 use klogger_schema::model::Schema;
 use klogger_schema::{Options, parse};
 use std::fmt::Write;
@@ -65,7 +65,13 @@ fn entry(
     text: &str,
     builtin: bool,
 ) -> String {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../..");
     let find = |name: &str| {
+        // A text of the schema's own folder comes first, as in `record -s FILE`.
+        let own = Path::new(file).with_file_name(format!("{name}.{ENDING}"));
+        if let Ok(text) = fs::read_to_string(root.join(&own)) {
+            return Ok((own.display().to_string(), text));
+        }
         let found = SHARED.iter().find(|(known, _)| *known == name);
         let missing = || ("klogger has no such text".to_string(), String::new());
         found.map(|(name, text)| (name.to_string(), text.to_string())).ok_or_else(missing)
