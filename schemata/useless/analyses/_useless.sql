@@ -6,9 +6,14 @@
 CREATE TEMP MACRO useless_is_pseudo(path) AS
     starts_with(path, '/proc/') OR starts_with(path, '/sys/') OR starts_with(path, '/dev/');
 CREATE TEMP MACRO useless_folder(path) AS regexp_replace(path, '/[^/]*$', '');
--- Whether gaps between events are those of a clock: they vary by less than a fifth.
-CREATE TEMP MACRO useless_steady(gaps) AS
-    len(gaps) >= 2 AND list_stddev_pop(gaps) < 0.2 * list_avg(gaps);
+-- With # in place of the numbers in its last part.
+CREATE TEMP MACRO useless_numbered(path) AS useless_folder(path) || '/'
+    || regexp_replace(regexp_replace(path, '^.*/', ''), '[0-9]+', '#', 'g');
+-- Whether gaps between events are those of a clock: the middle half of them varies by less than a
+-- fifth, whatever single ones are.
+CREATE TEMP MACRO useless_steady(gaps) AS len(gaps) >= 2 AND
+    list_aggregate(gaps, 'quantile_disc', 0.75) - list_aggregate(gaps, 'quantile_disc', 0.25)
+        < 0.2 * list_aggregate(gaps, 'quantile_disc', 0.5);
 
 -- Whole sessions only; `data` are the reads and writes that moved something.
 CREATE TEMP TABLE useless_session AS
@@ -57,10 +62,9 @@ WHERE l.entries >= 52
 GROUP BY l.tgid, l.path, l.id HAVING count(DISTINCT o.path) >= 0.8 * (any_value(l.entries) - 2)
 UNION ALL
 -- D4: guesses: names that differ in a number only, none of which is there.
-SELECT 'D4', tgid, max(time), regexp_replace(path, '[0-9]+', '#', 'g'), count(DISTINCT path),
-    count(*), 0, 0
-FROM useless_look WHERE result = -2 AND regexp_matches(path, '[0-9]')
-GROUP BY tgid, regexp_replace(path, '[0-9]+', '#', 'g') HAVING count(DISTINCT path) >= 5
+SELECT 'D4', tgid, max(time), useless_numbered(path), count(DISTINCT path), count(*), 0, 0
+FROM useless_look WHERE result = -2 AND regexp_matches(path, '[0-9][^/]*$')
+GROUP BY tgid, useless_numbered(path) HAVING count(DISTINCT path) >= 5
 UNION ALL
 -- D5: asked again within 5 s, with the same answer, and not at a steady pace, which is D13.
 SELECT 'D5', a.tgid, max(a.time), a.path, count(*), count(*), 0, 0
@@ -119,7 +123,10 @@ UNION ALL
 SELECT 'D16', w.tgid, max(w.time), format('thread {}', w.pid), count(*), 0, 0, count(*)
 FROM TIMED_WAKE AS w ASOF LEFT JOIN (FROM files_use WHERE result > 0) AS u
     ON u.pid = w.pid AND w.time >= u.time
+-- The signal of an interval timer is D17.
+ASOF LEFT JOIN TICKED AS t ON t.pid = w.tgid AND w.time >= t.time
 WHERE w.ran < 1_000_000 AND (u.time IS NULL OR u.time < w.time - w.ran::BIGINT - 100_000)
+    AND (t.time IS NULL OR t.time < w.time - w.ran::BIGINT - 1_000_000)
 GROUP BY w.tgid, w.pid HAVING count(*) >= 20
 UNION ALL
 -- D17: an interval timer that interrupts a process which moves no byte meanwhile.
@@ -137,9 +144,10 @@ UNION ALL
 -- D20: the same short command again and again.
 SELECT 'D20', parent, max(from_ns), format('command {}', comm), count(*), 0, 0, count(*)
 FROM (
-    SELECT pid, any_value(parent) AS parent, arg_max(comm, from_ns) AS comm,
-        min(from_ns) AS from_ns, max(to_ns) AS to_ns
-    FROM klogger.process WHERE pid = tgid AND NOT recorder AND pid > 0 GROUP BY pid
+    SELECT p.pid, any_value(parent) AS parent, arg_max(comm, from_ns) AS comm,
+        min(from_ns) AS from_ns, max(e.time) AS to_ns
+    FROM klogger.process AS p JOIN PROCESS_EXIT AS e USING (pid)
+    WHERE p.pid = p.tgid AND NOT recorder AND p.pid > 0 GROUP BY p.pid
 ) WHERE to_ns - from_ns < 50_000_000 AND from_ns > 0
 GROUP BY parent, comm HAVING count(*) >= 10
 UNION ALL
@@ -171,19 +179,19 @@ SELECT 'D7', max(tgid), max(time), path, count(*), 0, sum(written)::BIGINT, 0
 FROM again WHERE useless GROUP BY path;
 
 CREATE TEMP TABLE useless_rule AS FROM (VALUES
-    ('D1', 'reads a file again that has not changed', 'keep what was read'),
+    ('D1', 'reads an unchanged file again', 'keep what was read'),
     ('D3', 'opens all of a large directory', 'keep one file, or an index'),
     ('D4', 'guesses names with numbers', 'list the directory'),
     ('D5', 'asks again what it knows', 'keep the answer'),
     ('D6', 'looks up a file that it has open', 'use the descriptor'),
-    ('D7', 'makes an output again from the same inputs', 'compare the times first'),
+    ('D7', 'makes the same output again', 'compare the times first'),
     ('D8', 'tries names that are not there', 'list the directory, or keep a cache'),
-    ('D9', 'opens files that it does not need', 'keep a cache of what they are'),
+    ('D9', 'opens files without need', 'keep a cache of what they are'),
     ('D10', 'writes what is there already', 'compare before writing'),
     ('D12', 'opens and closes for each access', 'keep the descriptor'),
     ('D13', 'polls by stat', 'inotify'),
     ('D16', 'wakes up for nothing', 'wait for an event'),
-    ('D17', 'is interrupted by an interval timer', 'stop the timer when idle'),
-    ('D20', 'runs the same short command many times', 'do it in one process'),
+    ('D17', 'has an idle interval timer', 'stop the timer when idle'),
+    ('D20', 'repeats a short command', 'do it in one process'),
     ('D26', 'polls the kernel''s files', 'poll less often, keep them open')
 ) AS rule(rule, what, remedy);

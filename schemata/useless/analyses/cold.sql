@@ -3,7 +3,7 @@
 -- question: Which files had to be read from the device, because they were not in memory?
 -- order: 30
 -- events: FILLED, NAMED
--- include: ../../files/analyses/_files _useless
+-- include: ../../files/analyses/_files
 -- picture: bars x=bytes y=file
 -- column file: path, or device and number if the log has no name for it
 -- column first [ns]: when the first page was missing
