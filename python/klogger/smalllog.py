@@ -203,7 +203,8 @@ def write_catalogue(
     # The recorder numbers the places; a log whose events have some has their table.
     if any(f["decoding"] == "place" for e in events for f in e.fields):
         name_places(con, [])
-        con.execute("INSERT INTO klogger_decoding SELECT DISTINCT 'place', false, * FROM klogger_place")
+        numbered = "SELECT DISTINCT 'place', false, * FROM klogger_place"
+        con.execute(f"INSERT INTO klogger_decoding {numbered}")
     con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")
     con.execute(
         "CREATE TABLE klogger_ledger (key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR,"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Makes processes that end in planted ways, and prints "WHAT PID STATUS" for each, as waitpid() told
- * it: three crash, one is killed, two handle their faults and go on, one ignores an interrupt, the
- * rest exit with codes. Last come threads that are renamed and end by exit_group().
+ * Makes processes that end in planted ways, and prints "WHAT PID STATUS" for each, as waitpid() has
+ * told it: three crash, one is killed, two handle their faults and go on, one ignores an interrupt,
+ * the rest exit with codes. Last come threads that are renamed and end by exit_group().
  */
 #define _GNU_SOURCE
 #include <pthread.h>

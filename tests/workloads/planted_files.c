@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Makes planted numbers of calls for files, in the folder that it is given, and prints how many of
- * each it made with which result: one line for each, "CALL ERRNO TIMES"; then "io READ WRITTEN", the
- * bytes that /proc/self/io counted from the first to the second time that it read this file.
+ * each it made with which result: one line for each, "CALL ERRNO TIMES"; then "io READ WRITTEN",
+ * the bytes that /proc/self/io counted from the first to the second time that it read this file.
  *
  * Usage: planted_files FOLDER
  */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The schemata of this repository are valid, and the vocabulary has the built-in events.
 
+use klogger_schema::include::{ENDING, whole};
 use klogger_schema::model::Schema;
 use klogger_schema::reserved::BUILTIN_EVENTS;
 use klogger_schema::{Options, parse};
@@ -12,6 +13,14 @@ fn root() -> PathBuf {
 
 fn read(path: &Path, builtin: bool) -> Schema {
     let text = std::fs::read_to_string(path).unwrap();
+    // A text of its own folder comes first.
+    let find = |name: &str| {
+        let name = format!("{name}.{ENDING}");
+        let places = [path.with_file_name(&name), root().join("runtime/shared").join(&name)];
+        let found = places.iter().find_map(|place| std::fs::read_to_string(place).ok());
+        found.map(|text| (name.clone(), text)).ok_or((name, String::new()))
+    };
+    let text = whole(&path.to_string_lossy(), &text, &find).text;
     match parse(&path.to_string_lossy(), &text, &Options { builtin, ..Options::default() }) {
         Ok(parsed) if parsed.warnings.is_empty() => parsed.schema,
         Ok(parsed) => panic!("{}: {:#?}", path.display(), parsed.warnings),

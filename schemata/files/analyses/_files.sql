@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: GPL-2.0-only
--- What all analyses of `files` share: looks with their paths, open files with what was done to them.
+-- What all analyses of `files` share: looks with their paths, and open files with their use.
 
 -- NAMED is logged again when another key has taken its place in the table of the schema.
 CREATE TEMP TABLE files_named AS

@@ -29,7 +29,8 @@ FROM reaped WHERE parent IS NOT NULL GROUP BY ALL;
 FROM reaped_of ORDER BY ended DESC, parent;
 
 -- finding
-SELECT format('{:,} of {:,} processes that ended were waited for; the longest was a zombie for {}{}.',
+SELECT format('{:,} of {:,} processes that ended were waited for; the longest was a zombie for '
+    '{}{}.',
     sum(reaped)::BIGINT, sum(ended)::BIGINT, duration(max(max)), CASE sum(never) WHEN 0 THEN ''
         ELSE format('; most that were not are children of {}', arg_max(parent, never)) END),
     sum(never) / sum(ended) AS weight

@@ -16,7 +16,8 @@
 -- empty: no thread in scope sent or got a signal
 
 CREATE TEMP TABLE signals_sent AS
-SELECT comm(sender, time) AS sender, comm(pid, time) AS receiver, signal(sig) AS signal, result, code
+SELECT comm(sender, time) AS sender, comm(pid, time) AS receiver, signal(sig) AS signal, result,
+    code
 FROM SIGNALLED;
 CREATE TEMP TABLE signals_of AS
 SELECT sender, receiver, signal, count(*) AS times, count(*) FILTER (result = 0) AS queued,

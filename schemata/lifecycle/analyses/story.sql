@@ -8,8 +8,8 @@
 -- column thread: whose event it is
 -- column event: event
 -- column what: its details
--- note: The last 200 events of this schema up to the end of the first process that dumped a core, or
---     would have: by SIGSEGV, SIGABRT and the like, not by SIGTERM or SIGKILL.
+-- note: The last 200 events of this schema up to the end of the first process that dumped a core,
+--     or would have: by SIGSEGV, SIGABRT and the like, not by SIGTERM or SIGKILL.
 -- empty: no process crashed
 
 CREATE TEMP TABLE story_end AS

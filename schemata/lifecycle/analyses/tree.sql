@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Processes
--- question: Which processes were there, who made them, how long did they live, and how did they end?
+-- question: Which processes were there, who made them, how long did they live, how did they end?
 -- order: 10
 -- events: STARTED, RAN, ENDED
 -- include: _lives
@@ -46,8 +46,8 @@ SELECT from_ns, coalesce(to_ns, log_end) AS to_ns,
 FROM tree_shown ORDER BY path LIMIT 40;
 
 -- finding
-SELECT format('{:,} {}, {:,} of which ran a program; {:,} ended by a signal, {:,} with another exit '
-    'code than 0.', count(*), CASE count(*) WHEN 1 THEN 'process' ELSE 'processes' END,
+SELECT format('{:,} {}, {:,} of which ran a program; {:,} ended by a signal, {:,} with another '
+    'exit code than 0.', count(*), CASE count(*) WHEN 1 THEN 'process' ELSE 'processes' END,
     count(*) FILTER (execs > 0), count(*) FILTER (code & 127 > 0),
     count(*) FILTER (code & 127 = 0 AND code > 0))
 FROM tree_shown HAVING count(*) > 0;
