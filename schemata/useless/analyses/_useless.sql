@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- The rules. Each is a table of findings: which process, what it is about, how often, and what
--- could be saved. The numbers D1 to D26 are those of "Why Userspace Sucks" (Jones, 2006) in the order of
--- its examples; README.md says which have no rule.
+-- could be saved. The numbers D1 to D26 are those of "Why Userspace Sucks" (Jones, 2006) in the
+-- order of its examples; README.md says which have no rule.
 
 CREATE TEMP MACRO useless_is_pseudo(path) AS
     starts_with(path, '/proc/') OR starts_with(path, '/sys/') OR starts_with(path, '/dev/');
