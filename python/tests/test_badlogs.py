@@ -41,6 +41,7 @@ NAMES = [
 ]
 # The smallest and the largest value of each type.
 LIMITS = {
+    "BOOLEAN": (False, True),
     "TINYINT": (-(2**7), 2**7 - 1), "UTINYINT": (0, 2**8 - 1), "SMALLINT": (-(2**15), 2**15 - 1),
     "USMALLINT": (0, 2**16 - 1), "INTEGER": (-(2**31), 2**31 - 1), "UINTEGER": (0, 2**32 - 1),
     "BIGINT": (-(2**63), 2**63 - 1), "UBIGINT": (0, 2**64 - 1),

@@ -3,6 +3,8 @@
 //! `$KLOGGER_SCHEMATA` and in `~/.config/klogger/schemata`. `schemata()` in
 //! python/klogger/analysis.py has the same order; a test compares them.
 
+use crate::schema_file;
+use crate::shared_texts::included;
 use klogger_toolchain::bundled;
 use std::collections::BTreeMap;
 use std::env;
@@ -41,9 +43,11 @@ fn file_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(name).join(format!("{name}.klogger"))
 }
 
+/// With the texts that it includes.
 fn is_copy(file: &Path, name: &str) -> bool {
-    let text = bundled::find(name).map(|b| b.text.as_bytes());
-    text.is_some_and(|text| fs::read(file).is_ok_and(|own| own == text))
+    let Some(bundled) = bundled::find(name) else { return false };
+    let own = schema_file::read(file);
+    own.is_ok_and(|own| included(&file.to_string_lossy(), &own).text == bundled.text)
 }
 
 /// All that [`find`] finds, by name.

@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- What all analyses of `files` share: looks with their paths, and open files with their use.
 
+-- A sum, also of a damaged log.
+CREATE TEMP MACRO files_big(x) AS least(x, 9223372036854775807)::BIGINT;
+
 -- NAMED is logged again when another key has taken its place in the table of the schema.
 CREATE TEMP TABLE files_named AS
 SELECT file, any_value(inode) AS inode, any_value(size) AS size, any_value(mtime) AS mtime,
@@ -64,11 +67,11 @@ SELECT o.*, coalesce(d.reads, 0) AS reads, coalesce(d.bytes, 0) AS bytes,
 FROM klogger.broken('files_opened', ['LOOK', 'NAMED', 'READ', 'WRITE', 'LISTED', 'CLOSED']) AS o
 LEFT JOIN (
     SELECT id, count(*) FILTER (kind = 'read' AND call <> 'mmap') AS reads,
-        sum(greatest(result, 0)) FILTER (kind = 'read' AND call <> 'mmap')::BIGINT AS bytes,
+        files_big(sum(greatest(result, 0)) FILTER (kind = 'read' AND call <> 'mmap')) AS bytes,
         count(*) FILTER (call = 'mmap' AND result >= 0) AS maps,
-        count(*) FILTER (kind = 'list') AS lists, sum(entries)::BIGINT AS entries,
+        count(*) FILTER (kind = 'list') AS lists, files_big(sum(entries)) AS entries,
         count(*) FILTER (kind = 'write') AS writes,
-        sum(greatest(result, 0)) FILTER (kind = 'write')::BIGINT AS written,
+        files_big(sum(greatest(result, 0)) FILTER (kind = 'write')) AS written,
         list(text ORDER BY time) FILTER (kind = 'write') AS text
     FROM files_did GROUP BY id
 ) AS d USING (id);

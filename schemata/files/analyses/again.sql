@@ -15,7 +15,7 @@
 
 CREATE TEMP VIEW files_again_of AS
 SELECT tgid AS pid, min(time) AS time, any_value(path) AS path, count(*) - 1 AS again,
-    sum(bytes)::BIGINT - arg_min(bytes, time) AS bytes
+    files_big(sum(bytes)) - arg_min(bytes, time) AS bytes
 FROM files_session WHERE bytes > 0 AND inode <> 0 AND writes = 0 AND NOT broken
 GROUP BY tgid, device, inode, size, mtime HAVING count(*) > 1;
 CREATE TEMP TABLE files_again AS FROM klogger.with_program('files_again_of');
@@ -24,12 +24,12 @@ CREATE TEMP TABLE files_again AS FROM klogger.with_program('files_again_of');
 SELECT program, pid, path, again, bytes FROM files_again ORDER BY again DESC, path, pid;
 
 -- picture
-SELECT path, sum(again)::BIGINT AS again FROM files_again GROUP BY path
+SELECT path, files_big(sum(again)) AS again FROM files_again GROUP BY path
 ORDER BY again DESC, path LIMIT 20;
 
 -- finding
 SELECT format('{:,} times a process read a file again that had not changed, most {} of {} ({:,}).',
-    sum(again)::BIGINT, arg_max(path, again), arg_max(program, again), max(again)),
+    files_big(sum(again)), arg_max(path, again), arg_max(program, again), max(again)),
     sum(again) / (SELECT greatest(count(*), 1) FROM files_look) AS weight
 FROM files_again HAVING count(*) > 0;
 

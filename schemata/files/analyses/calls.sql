@@ -27,7 +27,7 @@ UNION ALL
 SELECT tid, time, name, result, took, 0 FROM CLOSED JOIN files_call USING (call);
 CREATE TEMP TABLE files_calls AS
 SELECT program, call, count(*) AS calls, count(*) FILTER (result BETWEEN -4095 AND -1) AS errors,
-    sum(took)::BIGINT AS took, sum(bytes)::BIGINT AS bytes
+    files_big(sum(took)) AS took, files_big(sum(bytes)) AS bytes
 FROM klogger.with_program('files_made') GROUP BY ALL;
 
 -- table
@@ -41,6 +41,6 @@ ORDER BY took DESC, who LIMIT 20;
 
 -- finding
 SELECT format('{:,} calls for files, {:,} of them failed; most are {} of {} ({:,}).',
-    sum(calls)::BIGINT, sum(errors)::BIGINT, arg_max(call, calls), arg_max(program, calls),
+    files_big(sum(calls)), files_big(sum(errors)), arg_max(call, calls), arg_max(program, calls),
     max(calls))
 FROM files_calls HAVING count(*) > 0;

@@ -26,19 +26,20 @@ SELECT o.pid, o.time, o.path, 0, 0, 0,
     CASE WHEN d.kind = 'write' THEN greatest(d.result, 0) ELSE 0 END, d.took
 FROM files_did AS d JOIN files_opened AS o USING (id) WHERE o.path IS NOT NULL;
 CREATE TEMP TABLE files_path AS
-SELECT program, path, sum(opens)::BIGINT AS opens, sum(looks)::BIGINT AS looks,
-    sum(errors)::BIGINT AS errors, sum(read)::BIGINT AS read, sum(written)::BIGINT AS written,
-    sum(took)::BIGINT AS took
+SELECT program, path, files_big(sum(opens)) AS opens, files_big(sum(looks)) AS looks,
+    files_big(sum(errors)) AS errors, files_big(sum(read)) AS read,
+    files_big(sum(written)) AS written,
+    files_big(sum(took)) AS took
 FROM klogger.with_program('files_touched') GROUP BY ALL;
 
 -- table
 FROM files_path ORDER BY took DESC, path, program;
 
 -- picture
-SELECT path, sum(took)::BIGINT AS took FROM files_path GROUP BY path
+SELECT path, files_big(sum(took)) AS took FROM files_path GROUP BY path
 ORDER BY took DESC, path LIMIT 20;
 
 -- finding
 SELECT format('{:,} paths were named; most time went to {} ({}).', count(*), arg_max(path, took),
     duration(max(took)))
-FROM (SELECT path, sum(took)::BIGINT AS took FROM files_path GROUP BY path) HAVING count(*) > 0;
+FROM (SELECT path, files_big(sum(took)) AS took FROM files_path GROUP BY path) HAVING count(*) > 0;

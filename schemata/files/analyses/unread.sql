@@ -35,7 +35,7 @@ ORDER BY opens DESC, folder LIMIT 20;
 
 -- finding
 SELECT format('{:,} of {:,} files that were opened were closed without any use, most by {} in {}.',
-    sum(opens)::BIGINT, (SELECT count(*) FROM files_session), arg_max(program, opens),
+    files_big(sum(opens)), (SELECT count(*) FROM files_session), arg_max(program, opens),
     arg_max(folder, opens)),
     sum(opens) / (SELECT greatest(count(*), 1) FROM files_look) AS weight
 FROM files_unused HAVING count(*) > 0;

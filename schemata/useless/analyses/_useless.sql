@@ -55,7 +55,7 @@ GROUP BY tgid, device, inode, size, mtime HAVING count(*) >= 3
 UNION ALL
 -- D3: a database made of files: most of a large directory is opened, after it was listed.
 SELECT 'D3', l.tgid, max(o.time), rtrim(l.path, '/'), count(DISTINCT o.path),
-    3 * count(DISTINCT o.path), sum(o.bytes)::BIGINT, 0
+    3 * count(DISTINCT o.path), files_big(sum(o.bytes)), 0
 FROM useless_session AS l JOIN useless_session AS o
     ON o.tgid = l.tgid AND o.folder = rtrim(l.path, '/') AND o.time >= l.time
 WHERE l.entries >= 52
@@ -90,14 +90,14 @@ HAVING count(DISTINCT path) FILTER (result = -2) >= 20
     AND count(*) FILTER (result = -2) > 0.5 * count(*)
 UNION ALL
 -- D9: many files of a directory are opened, and at most their beginning is read.
-SELECT 'D9', tgid, max(time), folder, count(*), 2 * count(*), sum(bytes)::BIGINT, 0
+SELECT 'D9', tgid, max(time), folder, count(*), 2 * count(*), files_big(sum(bytes)), 0
 FROM useless_session
 WHERE to_ns IS NOT NULL AND inode > 0 AND maps + writes + lists = 0 AND NOT pseudo
     AND (bytes = 0 OR bytes <= 4096 AND bytes < size) AND mode & 16963 = 0
 GROUP BY tgid, folder HAVING count(DISTINCT path) >= 20
 UNION ALL
 -- D10: the same text is written to the beginning of a file, each time it is opened.
-SELECT 'D10', tgid, max(time), path, count(*), 3 * count(*), sum(written)::BIGINT, 0
+SELECT 'D10', tgid, max(time), path, count(*), 3 * count(*), files_big(sum(written)), 0
 FROM (
     SELECT *, text = lag(text) OVER (PARTITION BY tgid, path ORDER BY time) AS same
     FROM useless_session WHERE writes = 1 AND written > 0 AND list_sum(text) > 0
@@ -113,7 +113,8 @@ FROM (
 HAVING count(*) >= 3 AND useless_steady(list(gap) FILTER (gap IS NOT NULL))
     AND median(gap) >= 1_000_000
 UNION ALL
-SELECT 'D13', tgid, NULL, path, sum(times)::BIGINT, sum(times)::BIGINT, 0, sum(times)::BIGINT
+SELECT 'D13', tgid, NULL, path, files_big(sum(times)), files_big(sum(times)), 0,
+    files_big(sum(times))
 FROM useless_d13 AS d WHERE NOT EXISTS (
     FROM useless_look AS w WHERE w.call = 'inotify_add_watch' AND w.tgid = d.tgid
         AND w.path = d.path AND w.result >= 0
@@ -152,8 +153,8 @@ FROM (
 GROUP BY parent, comm HAVING count(*) >= 10
 UNION ALL
 -- D26: polls what the kernel says of itself.
-SELECT 'D26', tgid, max(time), mode(folder), count(*), 3 * count(*), sum(bytes)::BIGINT,
-    sum((gap >= 100_000_000)::INT)::BIGINT
+SELECT 'D26', tgid, max(time), mode(folder), count(*), 3 * count(*), files_big(sum(bytes)),
+    files_big(sum((gap >= 100_000_000)::INT))
 FROM (
     SELECT *, time - lag(time) OVER (PARTITION BY tgid ORDER BY time) AS gap
     FROM useless_session WHERE pseudo AND NOT starts_with(path, '/dev/') AND bytes > 0
@@ -175,7 +176,7 @@ WITH output AS (
     FROM output WHERE len(inputs) > 0 AND list_sum(text) > 0
     WINDOW same AS (PARTITION BY path ORDER BY time)
 )
-SELECT 'D7', max(tgid), max(time), path, count(*), 0, sum(written)::BIGINT, 0
+SELECT 'D7', max(tgid), max(time), path, count(*), 0, files_big(sum(written)), 0
 FROM again WHERE useless GROUP BY path;
 
 CREATE TEMP TABLE useless_rule AS FROM (VALUES

@@ -30,7 +30,7 @@ SELECT program, pid, rule, what, object, times, calls, bytes, wakeups, remedy FR
 ORDER BY calls + wakeups DESC, times DESC, rule, object;
 
 -- picture
-SELECT program, rule || ': ' || what AS what, sum(times)::BIGINT AS shown FROM useless_shown
+SELECT program, rule || ': ' || what AS what, files_big(sum(times)) AS shown FROM useless_shown
 GROUP BY ALL ORDER BY shown DESC, what, program LIMIT 60;
 
 -- finding

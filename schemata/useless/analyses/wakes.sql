@@ -14,7 +14,8 @@
 
 CREATE TEMP TABLE wakes AS
 SELECT format('{}[{}]', comm(pid, max(time)), pid) AS thread, count(*) AS times,
-    1000 * quantile_disc(slept, 0.5)::BIGINT AS slept, sum(ran)::BIGINT AS ran,
+    1000 * quantile_disc(slept, 0.5)::BIGINT AS slept,
+    least(sum(ran), 9223372036854775807)::BIGINT AS ran,
     count(*) FILTER (ran < 1_000_000) AS short
 FROM TIMED_WAKE GROUP BY pid;
 
