@@ -1,0 +1,29 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- What all analyses of `futex` share: each wait from its call to its return.
+
+CREATE TEMP VIEW futex_begin AS
+SELECT tid AS key, lock AS who, time,
+    {'holder': holder, 'stack': user_stack, 'op': op, 'tgid': tgid, 'timed': timed} AS begun
+FROM WAIT;
+CREATE TEMP VIEW futex_end AS
+SELECT tid AS key, lock AS who, time,
+    {'took': took, 'asleep': asleep, 'result': result, 'waker': waker} AS ended
+FROM WAITED;
+CREATE TEMP TABLE futex_pair AS
+SELECT key AS pid, NULL AS place, who AS lock, begun, ended, from_ns, to_ns, outside
+FROM klogger.pairs('futex_begin', 'futex_end') WHERE from_ns IS NOT NULL;
+CREATE TEMP TABLE futex_wait AS
+SELECT pid, from_ns AS time, begun.tgid AS tgid, lock, begun.holder AS holder, begun.op AS op,
+    begun.stack AS stack, begun.timed AS timed, from_ns, to_ns, ended.result AS result,
+    ended.waker AS waker, coalesce(ended.asleep, 0)::BIGINT AS asleep,
+    to_ns - from_ns AS ns, broken
+FROM klogger.broken('futex_pair', ['WAIT', 'WAITED']);
+DROP TABLE futex_pair;
+
+-- Where the program waits: the first function that is not one of the C library's.
+CREATE TEMP TABLE futex_site AS
+SELECT id, coalesce(list_filter(frames, lambda f: NOT starts_with(f, '__') AND NOT starts_with(f, '?')
+        AND NOT starts_with(f, 'pthread_') AND NOT regexp_matches(f, '^lib(c|pthread)\.so'))[1],
+    frames[1]) AS site
+FROM klogger.stack WHERE kind = 'user';
+CREATE TEMP MACRO futex_name(tgid, lock) AS format('{}:{}', tgid, hex(lock));

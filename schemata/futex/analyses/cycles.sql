@@ -1,0 +1,52 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Dead-locks
+-- question: Which threads wait for each other in a circle?
+-- order: 5
+-- events: WAIT, WAITED
+-- include: _futex
+-- column threads: each waits for the lock that the next one holds, the last one for that of the first
+-- column locks: that they wait for, in the same order
+-- column sites: functions in which they wait
+-- column since [ns]: when the last of them began to wait
+-- column lasted [ns]: until one of them went on, or the log ended
+-- note: Circles of up to eight threads that lasted for 100 ms or more. The holder is what the C
+--     library says: mutexes of glibc, and those with priority inheritance.
+-- empty: no threads waited for each other in a circle
+
+CREATE TEMP TABLE cycles_edge AS
+SELECT pid, holder, tgid, lock, stack, w.from_ns, coalesce(w.to_ns, r.to_ns) AS to_ns
+FROM futex_wait AS w, klogger.recording AS r
+WHERE holder > 0 AND holder <> pid AND coalesce(w.to_ns, r.to_ns) - w.from_ns >= 100_000_000;
+CREATE TEMP TABLE cycles AS
+WITH RECURSIVE walk AS (
+    SELECT [pid] AS threads, [lock] AS locks, [stack] AS stacks, holder AS next, from_ns, to_ns,
+        tgid
+    FROM cycles_edge
+    UNION ALL
+    SELECT list_append(threads, e.pid), list_append(locks, e.lock), list_append(stacks, e.stack),
+        e.holder, greatest(w.from_ns, e.from_ns), least(w.to_ns, e.to_ns), w.tgid
+    FROM walk AS w JOIN cycles_edge AS e ON e.pid = w.next AND NOT list_contains(threads, e.pid)
+    WHERE len(threads) < 8
+        AND least(w.to_ns, e.to_ns) - greatest(w.from_ns, e.from_ns) >= 100_000_000
+)
+-- Each circle once: from its smallest thread on.
+SELECT row_number() OVER (ORDER BY from_ns, threads) AS id, * FROM walk
+WHERE next = threads[1] AND threads[1] = list_min(threads);
+CREATE TEMP TABLE cycles_shown AS
+SELECT c.id, string_agg(thread(pid, from_ns), ' -> ' ORDER BY n) AS threads,
+    string_agg(hex(lock), ' -> ' ORDER BY n) AS locks,
+    string_agg(coalesce(s.site, '?'), ' -> ' ORDER BY n) AS sites, from_ns AS since,
+    to_ns - from_ns AS lasted
+FROM (
+    SELECT id, unnest(threads) AS pid, unnest(locks) AS lock, unnest(stacks) AS stack,
+        generate_subscripts(threads, 1) AS n, from_ns, to_ns FROM cycles
+) AS c LEFT JOIN futex_site AS s ON s.id = c.stack
+GROUP BY c.id, from_ns, to_ns;
+
+-- table
+SELECT threads, locks, sites, since, lasted FROM cycles_shown ORDER BY since, threads;
+
+-- finding
+SELECT format('Dead-lock: {} wait for each other since {}.', replace(threads, ' -> ', ' and '),
+    duration(since)), 1 AS weight
+FROM cycles_shown ORDER BY since, threads LIMIT 3;

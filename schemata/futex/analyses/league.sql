@@ -1,0 +1,54 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Locks that are waited for
+-- question: For which locks of programs do threads wait, how long, where, and who holds them?
+-- order: 10
+-- events: WAIT, WAITED
+-- include: _futex
+-- picture: bars x=waited y=lock
+-- column program: program
+-- column lock: process and address
+-- column site: function that waits for it most often
+-- column waits [count]: calls that wait
+-- column waited [ns, bar]: time in them, of all threads
+-- column of_all [share]: of the time of all locks
+-- column p50 [ns]: half of the waits took no longer
+-- column p99 [ns]: 99 of 100 took no longer
+-- column max [ns]: the longest
+-- column threads [count]: that waited
+-- column holder: thread that held it most often when another one began to wait
+-- note: Locks are told apart by process and address: one that processes share is several here.
+-- note: A condition, a barrier or a join is waited for in the same way, and has no holder.
+-- empty: no thread in scope waited for a lock in the kernel
+
+CREATE TEMP TABLE league AS
+SELECT tgid, lock, max(time) AS time, count(*) AS waits, least(sum(ns),
+        9223372036854775807)::BIGINT AS waited, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
+    count(DISTINCT pid) AS threads, mode(holder) FILTER (holder > 0) AS holder,
+    mode(s.site) AS site, any_value(pid) AS pid
+FROM futex_wait AS w LEFT JOIN futex_site AS s ON s.id = w.stack AND w.stack > 0
+WHERE NOT broken AND ns IS NOT NULL GROUP BY tgid, lock;
+
+-- table
+SELECT comm(pid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, waited,
+    waited / greatest(sum(waited) OVER (), 1) AS of_all, p[1] AS p50, p[2] AS p99, max, threads,
+    CASE WHEN holder IS NOT NULL THEN thread(holder, time) END AS holder
+FROM league ORDER BY waited DESC, lock;
+
+-- picture
+SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS lock, waited FROM league
+ORDER BY waited DESC, lock LIMIT 15;
+
+-- finding
+SELECT format('Threads waited {} for {:,} locks; {} of it for {} in {}{}.',
+    duration(least(sum(waited), 9223372036854775807)::BIGINT), count(*), duration(max(waited)),
+    hex(arg_max(lock, waited)),
+    coalesce(arg_max(site, waited), 'an unknown function'),
+    CASE WHEN arg_max(coalesce(holder, 0), waited) > 0 THEN format(', mostly held by {}',
+        thread(arg_max(coalesce(holder, 0), waited), arg_max(time, waited))) ELSE '' END),
+    least(max(waited) / greatest(any_value(to_ns), 1), 1) AS weight
+FROM league, klogger.recording HAVING count(*) > 0;
+
+-- warning
+SELECT format('Left out, because events are missing in between: {:,} {}.', count(*),
+    CASE count(*) WHEN 1 THEN 'wait' ELSE 'waits' END)
+FROM futex_wait WHERE broken AND to_ns IS NOT NULL HAVING count(*) > 0;

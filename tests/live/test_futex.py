@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The schema `futex` has the waits that a program planted: as long as by its own clock, as often as
+getrusage() counts, and none where a lock is free.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from oracles import Log
+
+SCHEMA = Path(__file__).resolve().parents[2] / "schemata/futex/futex.klogger"
+CPUS = os.cpu_count() or 1
+
+
+class Locks:
+    """A recording of tests/workloads/user_locks.c, and what it printed."""
+
+    def __init__(self, recorder, workloads, what: str):
+        # Before all others: on a busy machine, a thread that is preempted between its own look at
+        # the clock and its call would be at fault.
+        command = ["nice", "-n", "-20", workloads / "user_locks", what]
+        done, path = recorder.run("-s", SCHEMA, "--", *command)
+        assert done.code == 0, done.err
+        name, *self.words = done.out.split()
+        assert name == what
+        self.log = Log(recorder.klogger, path)
+        assert all(self.log.lost(event) == 0 for event in ("WAIT", "WAITED", "WOKE"))
+        self.klogger, self.path = recorder.klogger, path
+
+    def tables(self) -> dict:
+        words = [sys.executable, "-m", "klogger.cli.report", self.path, "--format", "json"]
+        env = {
+            **os.environ,
+            "KLOGGER": str(self.klogger),
+            "KLOGGER_SCHEMATA": str(SCHEMA.parents[1]),
+        }
+        done = subprocess.run(words, capture_output=True, text=True, check=True, env=env)
+        return {one["name"]: one["table"] for one in json.loads(done.stdout)["analyses"]}
+
+
+def test_a_free_lock_is_not_seen(recorder, workloads):
+    locks = Locks(recorder, workloads, "free")
+    assert locks.words == ["100003"]
+    # Before, the thread was `nice`.
+    since = "time > (SELECT max(time) FROM PROCESS_EXEC)"
+    assert sum(locks.log.count(event, since) for event in ("WAIT", "WAITED", "WOKE")) == 0
+
+
+@pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
+def test_the_guilty_lock_is_first(recorder, workloads):
+    locks = Locks(recorder, workloads, "guilty")
+    address, waited, _ = locks.words
+    league = locks.tables()["league"]
+    held = [row for row in league if row["holder"]]
+    assert held[0]["lock"].endswith(f":{address}")
+    # The program's time has also locking without a wait, and a thread that is woken and has no CPU.
+    assert held[0]["waited"] == pytest.approx(int(waited), rel=0.05)
+    assert locks.log.one("SELECT count(*) FROM WAIT") == locks.log.one(
+        "SELECT count(*) FROM WAITED"
+    )
+    # The holder is one of the threads that compete, at each wait for this lock.
+    holders = locks.log.rows(f"SELECT DISTINCT holder FROM WAIT WHERE lock = {int(address, 16)}")
+    tids = {tid for (tid,) in locks.log.rows("SELECT DISTINCT tid FROM WAIT")}
+    # 0: it was given back between the program's look and the kernel's.
+    assert {holder for (holder,) in holders} <= tids | {0}
+
+
+def test_waits_that_slept_are_voluntary_switches(recorder, workloads):
+    locks = Locks(recorder, workloads, "pingpong")
+    rounds, switches = map(int, locks.words)
+    slept = locks.log.one("SELECT count(*) FROM WAITED WHERE asleep > 0")
+    # Each thread waits once in a round; others of its switches are waits for the other's CPU.
+    assert rounds <= slept <= switches
+    # Nothing else makes this program sleep but its start and its end.
+    assert switches - slept <= 0.02 * switches + 10
+    woken = locks.log.one("SELECT count(*) FROM WAITED WHERE asleep > 0 AND waker = 0")
+    assert woken == 0
+    # Who woke it is the other thread.
+    assert locks.log.one("SELECT count(*) FROM WAITED WHERE waker = tid") == 0
+
+
+def test_priority_inheritance_names_the_holder(recorder, workloads):
+    locks = Locks(recorder, workloads, "pi")
+    lock = int(locks.words[0], 16)
+    rows = locks.log.rows(f"""
+        SELECT w.tid, w.holder, p.pid FROM WAIT AS w, process AS p
+        WHERE w.op IN (6, 13) AND w.lock = {lock} AND p.pid = w.tgid AND p.comm = 'user_locks'
+    """)
+    assert len(rows) == 53
+    assert all(tid != main and holder == main for tid, holder, main in rows)
+
+
+def test_a_dead_lock_is_found(recorder, workloads):
+    locks = Locks(recorder, workloads, "deadlock")
+    tables = locks.tables()
+    (cycle,) = tables["cycles"]
+    assert sorted(cycle["locks"].split(" -> ")) == sorted(locks.words)
+    waits = locks.log.rows("SELECT DISTINCT tid FROM WAIT WHERE expected = 2")
+    named = {int(word.split("[")[1].rstrip("]")) for word in cycle["threads"].split(" -> ")}
+    assert named == {tid for (tid,) in waits}
+
+
+@pytest.mark.parametrize("what", ["pingpong", "pi"])
+def test_no_dead_lock_where_there_is_none(recorder, workloads, what):
+    assert Locks(recorder, workloads, what).tables()["cycles"] == []
