@@ -12,21 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kernels import BUNDLED
 from oracles import Log
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VERSION = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
-SCHEMATA = sorted(ROOT.glob("schemata/*/*.klogger"))
-NEEDS_BPF = re.compile(
-    r"^state |klogger_user_stack"
-    r"|^ *(probe|or) (return )?(syscall|user|start|end|timer|sample)\b",
-    re.M,
-)
-KERNEL_SCHEMATA = [
-    path.stem
-    for path in SCHEMATA
-    if "\nprobe " in path.read_text() and not NEEDS_BPF.search(path.read_text())
-]
 OWN = """schema renames "Threads that change their names"
 event RENAMED "a thread has a new name" { int pid as thread  string[16] name }
 probe tracepoint task_rename(struct task_struct *task, const char *comm) {
@@ -90,7 +80,7 @@ def test_everything_has_its_place(prefix):
     expected |= {"share/bash-completion/completions/klogger", "share/zsh/site-functions/_klogger"}
     expected |= {"share/fish/vendor_completions.d/klogger.fish"}
     expected |= {f"src/klogger-{VERSION}/{name}" for name in ("dkms.conf", "Makefile")}
-    expected |= {f"src/klogger-{VERSION}/{name}.klogger" for name in KERNEL_SCHEMATA}
+    expected |= {f"src/klogger-{VERSION}/{name}.klogger" for name in BUNDLED}
     expected |= {
         f"share/klogger/{path.relative_to(ROOT)}" for path in ROOT.glob("schemata/*/analyses/*.sql")
     }
@@ -220,8 +210,7 @@ def own(prefix, dkms, tmp_path_factory):
 def test_a_signed_module_for_each_schema(dkms, own):
     built = {path.name for path in dkms.modules.iterdir()}
     assert built == {
-        f"{name}.ko"
-        for name in ("klogger", "klogger_renames", *(f"klogger_{n}" for n in KERNEL_SCHEMATA))
+        f"{name}.ko" for name in ("klogger", "klogger_renames", *(f"klogger_{n}" for n in BUNDLED))
     }
     for path in dkms.modules.iterdir():
         assert run("modinfo", "-F", "signer", path) == "DKMS module signing key\n"

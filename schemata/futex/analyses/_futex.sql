@@ -15,7 +15,8 @@ FROM klogger.pairs('futex_begin', 'futex_end') WHERE from_ns IS NOT NULL;
 CREATE TEMP TABLE futex_wait AS
 SELECT pid, from_ns AS time, begun.tgid AS tgid, lock, begun.holder AS holder, begun.op AS op,
     begun.stack AS stack, begun.timed AS timed, from_ns, to_ns, ended.result AS result,
-    ended.waker AS waker, coalesce(ended.asleep, 0)::BIGINT AS asleep,
+    ended.waker AS waker, 
+    least(coalesce(ended.asleep, 0), 9223372036854775807)::BIGINT AS asleep,
     to_ns - from_ns AS ns, broken
 FROM klogger.broken('futex_pair', ['WAIT', 'WAITED']);
 DROP TABLE futex_pair;
