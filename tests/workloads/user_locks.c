@@ -3,7 +3,7 @@
  * Uses locks in planted ways, and prints what its own clock says.
  *
  *   user_locks free                 100003 pairs of lock and unlock by one thread: "free PAIRS"
- *   user_locks guilty               four threads and sixteen mutexes, one of which is held for long:
+ *   user_locks guilty               four threads and sixteen mutexes, one of which is held long:
  *                                   "guilty ADDRESS WAITED_NS TOTAL_NS", the time that threads took
  *                                   to get that mutex, and all of them
  *   user_locks pingpong             two threads wake each other 1009 times: "pingpong ROUNDS

@@ -15,7 +15,7 @@ FROM klogger.pairs('futex_begin', 'futex_end') WHERE from_ns IS NOT NULL;
 CREATE TEMP TABLE futex_wait AS
 SELECT pid, from_ns AS time, begun.tgid AS tgid, lock, begun.holder AS holder, begun.op AS op,
     begun.stack AS stack, begun.timed AS timed, from_ns, to_ns, ended.result AS result,
-    ended.waker AS waker, 
+    ended.waker AS waker,
     least(coalesce(ended.asleep, 0), 9223372036854775807)::BIGINT AS asleep,
     to_ns - from_ns AS ns, broken
 FROM klogger.broken('futex_pair', ['WAIT', 'WAITED']);
@@ -23,8 +23,9 @@ DROP TABLE futex_pair;
 
 -- Where the program waits: the first function that is not one of the C library's.
 CREATE TEMP TABLE futex_site AS
-SELECT id, coalesce(list_filter(frames, lambda f: NOT starts_with(f, '__') AND NOT starts_with(f, '?')
-        AND NOT starts_with(f, 'pthread_') AND NOT regexp_matches(f, '^lib(c|pthread)\.so'))[1],
+SELECT id, coalesce(list_filter(frames, lambda f: NOT starts_with(f, '__')
+        AND NOT starts_with(f, '?') AND NOT starts_with(f, 'pthread_')
+        AND NOT regexp_matches(f, '^lib(c|pthread)\.so'))[1],
     frames[1]) AS site
 FROM klogger.stack WHERE kind = 'user';
 CREATE TEMP MACRO futex_name(tgid, lock) AS format('{}:{}', tgid, hex(lock));

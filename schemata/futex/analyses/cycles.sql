@@ -4,7 +4,7 @@
 -- order: 5
 -- events: WAIT, WAITED
 -- include: _futex
--- column threads: each waits for the lock that the next one holds, the last one for that of the first
+-- column threads: each waits for the lock that the next one holds, the last one for the first's
 -- column locks: that they wait for, in the same order
 -- column sites: functions in which they wait
 -- column since [ns]: when the last of them began to wait
