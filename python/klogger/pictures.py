@@ -345,7 +345,9 @@ def matrix(d: Drawing) -> Any:
         x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
             title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40,
             grid=False)),
-        y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(title=d.title("y"), grid=False)),
+        y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(
+            title=d.title("y"), grid=False, labelLimit=LABEL_LIMIT, maxExtent=LABEL_LIMIT + 20
+        )),
         tooltip=tooltip(d),
     )  # fmt: skip
     labelled = len(xs) <= FIELDS_LABELLED

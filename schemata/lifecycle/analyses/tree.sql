@@ -5,7 +5,7 @@
 -- events: STARTED, RAN, ENDED
 -- include: _lives
 -- picture: timeline x=from_ns x2=to_ns row=process colour=ending
--- column process: program and number, indented below the process that made it
+-- column process: process; its program and number, below the one that made it
 -- column began [ns]: time of its beginning
 -- column lived [ns, bar]: from its beginning to its end, or to the end of the log
 -- column threads [count]: that it made
@@ -41,9 +41,10 @@ SELECT repeat('  ', depth) || format('{}[{}]', program, tgid) AS process, from_n
 FROM tree_shown ORDER BY path;
 
 -- picture
-SELECT from_ns, coalesce(to_ns, log_end) AS to_ns,
-    repeat(' ', depth) || format('{}[{}]', program, tgid) AS process, ending
-FROM tree_shown ORDER BY path LIMIT 40;
+SELECT from_ns, coalesce(to_ns, log_end) AS to_ns, format('{} {}', tgid, program) AS process,
+    CASE WHEN starts_with(ending, 'exit ') AND ending <> 'exit 0' THEN 'another exit code'
+        ELSE ending END AS ending
+FROM tree_shown ORDER BY from_ns, tgid LIMIT 40;
 
 -- finding
 SELECT format('{:,} {}, {:,} of which ran a program; {:,} ended by a signal, {:,} with another '

@@ -189,7 +189,7 @@ CREATE TEMP TABLE useless_rule AS FROM (VALUES
     ('D8', 'tries names that are not there', 'list the directory, or keep a cache'),
     ('D9', 'opens files without need', 'keep a cache of what they are'),
     ('D10', 'writes what is there already', 'compare before writing'),
-    ('D12', 'opens and closes for each access', 'keep the descriptor'),
+    ('D12', 'opens for each access', 'keep the descriptor'),
     ('D13', 'polls by stat', 'inotify'),
     ('D16', 'wakes up for nothing', 'wait for an event'),
     ('D17', 'has an idle interval timer', 'stop the timer when idle'),
