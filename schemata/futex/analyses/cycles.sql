@@ -2,9 +2,10 @@
 -- title: Dead-locks
 -- question: Which threads wait for each other in a circle?
 -- order: 5
--- events: WAIT, WAITED
+-- events: WAIT, WAITED, WOKE
 -- include: _futex
--- column threads: each waits for the lock that the next one holds, the last one for the first's
+-- column threads: each waits for the lock that the next one holds, the last one for the first's;
+--     one thread alone waits for a lock that it holds
 -- column locks: that they wait for, in the same order
 -- column sites: functions in which they wait
 -- column since [ns]: when the last of them began to wait
@@ -13,10 +14,15 @@
 --     library says: mutexes of glibc, and those with priority inheritance.
 -- empty: no threads waited for each other in a circle
 
+-- A holder that wakes others gives the lock away: who holds it then, the log does not say.
 CREATE TEMP TABLE cycles_edge AS
-SELECT pid, holder, tgid, lock, stack, w.from_ns, coalesce(w.to_ns, r.to_ns) AS to_ns
-FROM futex_wait AS w, klogger.recording AS r
-WHERE holder > 0 AND holder <> pid AND coalesce(w.to_ns, r.to_ns) - w.from_ns >= 100_000_000;
+SELECT * FROM (
+    SELECT w.pid, w.holder, w.tgid, w.lock, w.stack, w.from_ns,
+        least(coalesce(w.to_ns, r.to_ns), coalesce(g.time, r.to_ns)) AS to_ns
+    FROM (FROM futex_wait WHERE holder > 0) AS w ASOF LEFT JOIN WOKE AS g
+        ON g.tgid = w.tgid AND g.lock = w.lock AND g.tid = w.holder AND w.from_ns < g.time,
+    klogger.recording AS r
+) WHERE to_ns - from_ns >= 100_000_000;
 CREATE TEMP TABLE cycles AS
 WITH RECURSIVE walk AS (
     SELECT [pid] AS threads, [lock] AS locks, [stack] AS stacks, holder AS next, from_ns, to_ns,
@@ -47,6 +53,7 @@ GROUP BY c.id, from_ns, to_ns;
 SELECT threads, locks, sites, since, lasted FROM cycles_shown ORDER BY since, threads;
 
 -- finding
-SELECT format('Dead-lock: {} wait for each other since {}.', replace(threads, ' -> ', ' and '),
+SELECT format('Dead-lock: {} {} since {}.', replace(threads, ' -> ', ' and '),
+    CASE WHEN contains(threads, ' -> ') THEN 'wait for each other' ELSE 'waits for its own lock' END,
     duration(since)), 1 AS weight
 FROM cycles_shown ORDER BY since, threads LIMIT 3;
