@@ -54,6 +54,7 @@ SELECT threads, locks, sites, since, lasted FROM cycles_shown ORDER BY since, th
 
 -- finding
 SELECT format('Dead-lock: {} {} since {}.', replace(threads, ' -> ', ' and '),
-    CASE WHEN contains(threads, ' -> ') THEN 'wait for each other' ELSE 'waits for its own lock' END,
+    CASE WHEN contains(threads, ' -> ') THEN 'wait for each other'
+        ELSE 'waits for its own lock' END,
     duration(since)), 1 AS weight
 FROM cycles_shown ORDER BY since, threads LIMIT 3;
