@@ -47,7 +47,10 @@ impl Anchor {
     /// image could contain large rings.
     pub fn is_sound(&self) -> bool {
         let Index { page, first, rings, ringless, .. } = &self.index;
-        let sizes = page.is_power_of_two() && (PAGE as u64..=1 << 16).contains(page);
+        // First: all that follows counts in pages, and divides by their size.
+        if !page.is_power_of_two() || !(PAGE as u64..=1 << 16).contains(page) {
+            return false;
+        }
         let sound = |r: &RingsAt| {
             r.size.is_power_of_two()
                 && (crate::BUFFER_MIN..=crate::BUFFER_MAX).contains(&(r.size as u64))
@@ -57,11 +60,13 @@ impl Anchor {
         let once = self.frames.iter().collect::<HashSet<_>>().len() == self.frames.len();
         let uses = rings
             .iter()
-            .fold(ringless.count, |sum, r| sum.saturating_add(r.main.count + r.nested.count));
+            .fold(ringless.count, |sum, r| {
+                sum.saturating_add(r.main.count).saturating_add(r.nested.count)
+            });
         let cpus = rings.iter().map(|r| r.cpu).collect::<HashSet<_>>().len() == rings.len();
         let times = first.ticks.max(first.ns).max(self.newest.ticks).max(self.newest.ns) < 1 << 62;
         let fits = self.holds(*ringless, 8 * EVENTS_MAX) && rings.iter().all(sound);
-        sizes && times && cpus && fits && once && uses <= self.frames.len()
+        times && cpus && fits && once && uses <= self.frames.len()
     }
 
     /// Whether a range is within the list of frames, and has exactly so many bytes.
