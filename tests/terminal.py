@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -88,6 +89,7 @@ class Room:
 
     def __enter__(self) -> "Room":
         forget_programs()
+        forget_recorders()
         self.folder.mkdir()
         if not self.root:
             os.chown(self.folder, NOBODY, NOBODY)
@@ -193,6 +195,14 @@ def forget_programs() -> None:
         pid = file.name.lstrip(".").split(".")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             file.unlink(missing_ok=True)
+
+
+def forget_recorders() -> None:
+    """Removes the rings of killed recorders, which recordings mention."""
+    for folder in Path("/sys/fs/bpf/klogger").glob("*-*"):
+        pid = folder.name.split("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def in_terminal(words: list[str], folder: Path, env: dict[str, str], answers: Answers) -> Shown:

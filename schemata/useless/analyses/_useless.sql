@@ -49,7 +49,7 @@ CREATE TEMP TABLE useless_found AS
 -- D1: read several times, though it has not changed.
 SELECT 'D1' AS rule, tgid AS pid, max(time) AS time, any_value(path) AS object,
     count(*) - 1 AS times, 3 * (count(*) - 1) AS calls,
-    (sum(bytes) - arg_min(bytes, time))::BIGINT AS bytes, 0 AS wakeups
+    files_big(sum(bytes) - arg_min(bytes, time)) AS bytes, 0 AS wakeups
 FROM useless_session WHERE bytes > 0 AND writes = 0 AND inode > 0 AND NOT pseudo
 GROUP BY tgid, device, inode, size, mtime HAVING count(*) >= 3
 UNION ALL
@@ -100,7 +100,7 @@ UNION ALL
 SELECT 'D10', tgid, max(time), path, count(*), 3 * count(*), files_big(sum(written)), 0
 FROM (
     SELECT *, text = lag(text) OVER (PARTITION BY tgid, path ORDER BY time) AS same
-    FROM useless_session WHERE writes = 1 AND written > 0 AND list_sum(text) > 0
+    FROM useless_session WHERE writes = 1 AND written > 0 AND list_max(text) > 0
         AND mode & 1024 = 0
 ) WHERE same GROUP BY tgid, path HAVING count(*) >= 2
 UNION ALL
@@ -173,7 +173,7 @@ WITH output AS (
 ), again AS (
     SELECT *, lag(tgid) OVER same <> tgid AND text = lag(text) OVER same
         AND inputs = lag(inputs) OVER same AND written = lag(written) OVER same AS useless
-    FROM output WHERE len(inputs) > 0 AND list_sum(text) > 0
+    FROM output WHERE len(inputs) > 0 AND list_max(text) > 0
     WINDOW same AS (PARTITION BY path ORDER BY time)
 )
 SELECT 'D7', max(tgid), max(time), path, count(*), 0, files_big(sum(written)), 0
