@@ -58,11 +58,9 @@ impl Anchor {
                 && self.holds(r.nested, Rings::stride(NESTED))
         };
         let once = self.frames.iter().collect::<HashSet<_>>().len() == self.frames.len();
-        let uses = rings
-            .iter()
-            .fold(ringless.count, |sum, r| {
-                sum.saturating_add(r.main.count).saturating_add(r.nested.count)
-            });
+        let uses = rings.iter().fold(ringless.count, |sum, r| {
+            sum.saturating_add(r.main.count).saturating_add(r.nested.count)
+        });
         let cpus = rings.iter().map(|r| r.cpu).collect::<HashSet<_>>().len() == rings.len();
         let times = first.ticks.max(first.ns).max(self.newest.ticks).max(self.newest.ns) < 1 << 62;
         let fits = self.holds(*ringless, 8 * EVENTS_MAX) && rings.iter().all(sound);
