@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from klogger.export import cache_home
@@ -22,42 +23,49 @@ LIBRARIES = ("-lm",)
 TIMEOUT = 120
 
 
-def build(folder: Path, name: str) -> Path:
-    """The program made of `folder/name`. It is in the user's cache, under its content."""
+def build(folder: Path, name: str, compiler: str = "", flags: Sequence[str] = ()) -> Path:
+    """The program made of `folder/name`. It is in the user's cache, under its content.
+
+    `compiler` is another one than `cc`, perhaps with a first argument ("diet gcc"); `flags` are
+    added to ours.
+    """
     source = folder / name
     if not source.is_file():
         raise Failure(f"{source}: no such file, and the study needs the program")
-    compiler = find_compiler(name)
+    command = [*find_compiler(name, compiler), *FLAGS, *flags]
     # The program's name is what logs call its threads.
-    program = cache_home() / "studies" / key(source, compiler) / source.stem
+    program = cache_home() / "studies" / key(source, command) / source.stem
     if not program.exists():
-        compile_to(program, source, compiler)
+        compile_to(program, source, command)
     return program
 
 
-def find_compiler(name: str) -> str:
-    wanted = os.environ.get("CC", "cc")
-    found = shutil.which(wanted)
+def find_compiler(name: str, wanted: str = "") -> list[str]:
+    """The compiler's path, and its first arguments."""
+    first, *more = wanted.split() or [os.environ.get("CC", "cc")]
+    found = shutil.which(first)
     if found is None:
         raise Failure(
-            f"there is no C compiler ('{wanted}') to build {name} with",
-            help="install one: apt install gcc libc6-dev; dnf install gcc; or name yours in CC",
+            f"there is no C compiler ('{first}') to build {name} with",
+            help="install one: apt install gcc libc6-dev; dnf install gcc; or name yours in CC"
+            if not wanted
+            else None,
         )
-    return found
+    return [found, *more]
 
 
-def key(source: Path, compiler: str) -> str:
+def key(source: Path, command: Sequence[str]) -> str:
     """Changes with the source, the headers beside it, the compiler and its flags, and the
     machine.
     """
-    digest = hashlib.sha256(" ".join([compiler, *FLAGS, *LIBRARIES, platform.machine()]).encode())
-    digest.update(str(Path(compiler).stat().st_mtime_ns).encode())
+    digest = hashlib.sha256(" ".join([*command, *LIBRARIES, platform.machine()]).encode())
+    digest.update(str(Path(command[0]).stat().st_mtime_ns).encode())
     for file in [source, *sorted(source.parent.glob("*.h"))]:
         digest.update(b"\0" + file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def compile_to(program: Path, source: Path, compiler: str) -> None:
+def compile_to(program: Path, source: Path, command: Sequence[str]) -> None:
     """Under another name first: two studies may want it at once, and a half-written one must not be
     found.
     """
@@ -71,7 +79,7 @@ def compile_to(program: Path, source: Path, compiler: str) -> None:
     os.close(handle)
     try:
         done = subprocess.run(
-            [compiler, *FLAGS, "-o", made, source, *LIBRARIES],
+            [*command, "-o", made, source, *LIBRARIES],
             capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False,
             stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip

@@ -29,9 +29,9 @@ class Plan:
     machine: Machine
     seconds: float
     folder: Path
-    # Compiles a C file that stands beside the study, once; raises a Failure that holds the
-    # compiler's message.
-    build: Callable[[str], Path]
+    # build("x.c", compiler="", flags=()): compiles a C file that stands beside the study, once, with
+    # `cc` or another compiler; raises a Failure that holds the compiler's message.
+    build: Callable[..., Path]
 
 
 @dataclass(frozen=True)
