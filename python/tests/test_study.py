@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -400,6 +401,25 @@ def test_programs_are_compiled_once(
     with pytest.raises(Failure, match="there is no C compiler") as error:
         build.build(place, "p.c")
     assert "apt install gcc" in str(error.value)
+
+
+def test_programs_by_other_compilers(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler's first argument comes before all others, further flags after ours."""
+    (place / "p.c").write_text("int main(void) { return VALUE; }\n")
+    other = tmp_path / "other-cc"
+    other.write_text('#!/bin/sh\n[ "$1" = first ] && shift && exec cc "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    programs = [
+        build.build(place, "p.c", compiler="other-cc first", flags=(f"-DVALUE={value}",))
+        for value in (3, 4)
+    ]
+    assert [subprocess.run([one], check=False).returncode for one in programs] == [3, 4]
+    with pytest.raises(Failure, match=r"there is no C compiler \('nonesuch-cc'\)") as error:
+        build.build(place, "p.c", compiler="nonesuch-cc first")
+    assert error.value.help is None
 
 
 def test_machine_of_this_test() -> None:

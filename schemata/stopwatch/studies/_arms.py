@@ -88,7 +88,7 @@ def build(folder: Path) -> Path:
     klogger("gen", HERE / "pending_user.klogger", "-o", folder, timeout=120)
     program = folder / "loggers"
     compiler = [
-        find_compiler("loggers.c"),
+        *find_compiler("loggers.c"),
         "-O2",
         "-pthread",
         f"-I{folder}",
