@@ -34,15 +34,20 @@ static void start(int number, char *program)
 	       number, pid, said.main_ns, said.faults, usage.ru_minflt + usage.ru_majflt);
 }
 
+// Not all machines have it.
+#ifndef SYS_open
+#define SYS_open -1
+#endif
+
 int main(int argc, char **argv)
 {
 	int times = argc > 2 ? atoi(argv[1]) : 0;
 
 	if (times < 1)
 		return fprintf(stderr, "starts TIMES PROGRAM...\n"), 2;
-	printf("{\"role\": \"numbers\", \"openat\": %d, \"mmap\": %d, \"mprotect\": %d, "
-	       "\"brk\": %d}\n",
-	       SYS_openat, SYS_mmap, SYS_mprotect, SYS_brk);
+	printf("{\"role\": \"numbers\", \"open\": %d, \"openat\": %d, \"mmap\": %d, "
+	       "\"mprotect\": %d}\n",
+	       SYS_open, SYS_openat, SYS_mmap, SYS_mprotect);
 	for (int i = 0; i < times; i++)
 		for (int n = 2; n < argc; n++)
 			start(n - 2, argv[n]);

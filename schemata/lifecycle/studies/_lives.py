@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The study `threads`: from the call that creates a thread to its first run and to its end, how
+many creations there are in a second, and what a thread takes of memory.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import linear_regression
+from typing import Any
+
+import duckdb
+
+from klogger.analysis import Picture
+from klogger.executor import Result, Rows
+from klogger_lab.study.model import Arm, Check, Plan, Run
+
+from ._libraries import column, figure, first, here, listed, log_of, program, reports, start_ns
+
+# Numbers of threads that live at once, and how often each is made in the least time.
+LEVELS = {1: 101, 10: 19, 100: 3, 1000: 1}
+MOST = 10_000
+ROUNDS_MAX = 10
+# Seconds of an arm with LEVELS once, and of MOST threads, on a machine that does other things too.
+BASE_SECONDS, MOST_SECONDS = 0.8, 3.0
+# Of memory and of thread numbers, what MOST threads may take of the machine.
+MOST_MEMORY = 2 << 30
+STACK = 64 * 1024
+PAGE = 4096
+CLONE_THREAD = 0x10000
+# A switch that the kernel did not report is in no log.
+SWITCHES_MISSED = 0.01
+PHASES = {
+    "call_to_start": "in the library and in clone()",
+    "start_to_woken": "until it is on a run queue",
+    "woken_to_run": "until it has a CPU",
+    "run_to_code": "until its function runs",
+    "done_to_end": "from the function's return to the thread's end",
+}
+# What the programs of `limits` are given: a number of processes, KiB, memory maps.
+LIMITS = (503, 65536, 1009)
+
+
+def threads_left() -> int:
+    """How many more threads the whole machine may have."""
+    return min(number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")) - len(
+        list(Path("/proc").glob("[0-9]*/task/[0-9]*"))
+    )
+
+
+def number(path: str) -> int:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return 1 << 62
+
+
+def why_not_most(plan: Plan) -> str | None:
+    """Why there are not MOST threads at once. With two libraries, each arm has a share."""
+    if plan.machine.memory and plan.machine.memory < 2 * MOST_MEMORY:
+        return f"{MOST:,} threads at once: they would take more than half of the memory."
+    left = threads_left()
+    if left < 2 * MOST:
+        return f"{MOST:,} threads at once: the machine may have only {left:,} more."
+    return None
+
+
+def seconds_of(plan: Plan) -> float:
+    """Of each arm: a third of the time is for these."""
+    return max(plan.seconds / 3 / max(len(here(threads=True)), 1), BASE_SECONDS)
+
+
+def has_most(plan: Plan) -> bool:
+    return seconds_of(plan) >= BASE_SECONDS + MOST_SECONDS and why_not_most(plan) is None
+
+
+def arms(plan: Plan) -> list[Arm]:
+    made = []
+    for library in here(threads=True):
+        whole = seconds_of(plan)
+        seconds = min(whole - (MOST_SECONDS if has_most(plan) else 0), ROUNDS_MAX * BASE_SECONDS)
+        rounds = max(int(seconds / BASE_SECONDS), 1)
+        words = [str(w) for level, n in LEVELS.items() for w in (level, n * rounds)]
+        took = rounds * BASE_SECONDS
+        if has_most(plan):
+            most = min(max(int((whole - took) / MOST_SECONDS), 1), 3)
+            words += [str(MOST), str(most)]
+            took += most * MOST_SECONDS
+        made += [
+            Arm(
+                f"lives, {library.name}",
+                [program(plan, library, "lives.c"), *words],
+                took,
+                {"part": "lives", "library": library.name},
+            ),
+            Arm(
+                f"limits, {library.name}",
+                [],
+                1.0,
+                {"part": "limits", "library": library.name},
+                around=limited(program(plan, library, "limits.c")),
+            ),
+        ]
+    return made
+
+
+def limited(command: Path) -> Any:
+    @contextmanager
+    def around() -> Iterator[str]:
+        done = subprocess.run(
+            [command, *map(str, LIMITS)],
+            capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        yield done.stdout
+
+    return around
+
+
+@dataclass
+class Lives:
+    """What the log of an arm says of its threads, by number of threads at once."""
+
+    library: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    rates: list[tuple[int, float]] = field(default_factory=list)
+    said: int = 0
+    started: int = 0
+    ended: int = 0
+    out_of_order: int = 0
+    without_run: int = 0
+    memory: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+
+def look(library: str, run: Run) -> Lives:
+    found = Lives(library, memory=reports(run, "with"), failed=reports(run, "failed"))
+    bare = {r["level"]: r for r in reports(run, "without")}
+    for one in found.memory:
+        one["without"] = bare.get(one["level"], {})
+    said = reports(run, "lives")
+    log = log_of(run)
+    cursor = log.cursor()
+    tell(cursor, said, start_ns(log))
+    found.said, found.started, found.ended = first(cursor, COUNTS)
+    cursor.execute(LIFE)
+    found.out_of_order, found.without_run = first(cursor, DISORDER)
+    names = ["level", "threads", *PHASES, "total", "total_p99", "end_p99"]
+    found.rows = [dict(zip(names, row, strict=True)) for row in cursor.execute(LEVEL).fetchall()]
+    found.rates = cursor.execute(RATE).fetchall()
+    cursor.close()
+    return found
+
+
+def tell(cursor: duckdb.DuckDBPyConnection, said: list[dict[str, Any]], start: int) -> None:
+    """The table `said`: a row for each thread that the program made, in times of the log."""
+    cursor.execute(
+        "CREATE TEMP TABLE said (level INT, tgid INT, round INT, tid INT, called BIGINT,"
+        " returned BIGINT, runs BIGINT, done BIGINT)"
+    )
+    for one in said:
+        columns = list(zip(*one["rows"], strict=True)) or [()] * 5
+        tids, times = columns[0], [[t - start for t in c] for c in columns[1:]]
+        unnested = ", ".join(f"unnest({listed(c)})" for c in (tids, *times))
+        cursor.execute(
+            f"INSERT INTO said SELECT {int(one['level'])}, {int(one['pid'])},"
+            f" {int(one['round'])}, {unnested}"
+        )
+
+
+# By the program; by the log: threads that were made, and threads that ended and were not the first.
+COUNTS = f"""
+    WITH mine AS (SELECT DISTINCT tgid FROM said)
+    SELECT (SELECT count(*) FROM said),
+        (SELECT count(*) FROM STARTED JOIN mine USING (tgid) WHERE flags & {CLONE_THREAD} <> 0),
+        (SELECT count(*) FROM ENDED JOIN mine USING (tgid) WHERE pid <> tgid)"""
+# Numbers of threads are used again, so each event is the first with the number after the one before
+# it. One that was not logged leaves NULL.
+LIFE = f"""
+    CREATE TEMP TABLE life AS
+    SELECT s.*, b.time AS started, q.time AS woken, i.time AS ran, e.time AS ended
+    FROM said AS s
+    ASOF LEFT JOIN (
+        SELECT pid, time FROM STARTED WHERE flags & {CLONE_THREAD} <> 0
+    ) AS b ON s.tid = b.pid AND s.called <= b.time
+    ASOF LEFT JOIN (
+        SELECT pid, time FROM ADD_TO_RUNQ WHERE is_new = 1
+    ) AS q ON s.tid = q.pid AND s.called <= q.time
+    ASOF LEFT JOIN (SELECT pid, time FROM SCHEDIN) AS i ON s.tid = i.pid AND s.called <= i.time
+    ASOF LEFT JOIN (SELECT pid, time FROM ENDED) AS e ON s.tid = e.pid AND s.called <= e.time"""
+DISORDER = """
+    SELECT count(*) FILTER (NOT coalesce(called <= started AND started <= woken AND woken <= runs
+            AND runs <= done AND done <= ended AND called <= returned, false)),
+        count(*) FILTER (NOT coalesce(woken <= ran AND ran <= runs, false))
+    FROM life"""
+LEVEL = """
+    SELECT level, count(*), quantile_disc(started - called, 0.5),
+        quantile_disc(woken - started, 0.5), quantile_disc(ran - woken, 0.5) FILTER (ran <= runs),
+        quantile_disc(runs - ran, 0.5) FILTER (ran <= runs), quantile_disc(ended - done, 0.5),
+        quantile_disc(runs - called, 0.5), quantile_disc(runs - called, 0.99),
+        quantile_disc(ended - done, 0.99)
+    FROM life GROUP BY level ORDER BY level"""
+# From one creation to the next of the same round, by how many threads live: 1, 2, 5, 10, 20 ...
+RATE = """
+    WITH step AS (
+        SELECT row_number() OVER mine AS live, started - lag(started) OVER mine AS ns
+        FROM life WINDOW mine AS (PARTITION BY tgid, round ORDER BY started)
+    ), decade AS (
+        SELECT *, (10 ** floor(log10(live)))::BIGINT AS ten FROM step WHERE ns IS NOT NULL
+    )
+    SELECT ten * CASE WHEN live >= 5 * ten THEN 5 WHEN live >= 2 * ten THEN 2 ELSE 1 END AS least,
+        1e9 * count(*) / sum(ns)
+    FROM decade GROUP BY 1 HAVING sum(ns) > 0 ORDER BY 1"""
+
+
+def lifecycle(all_lives: Sequence[Lives]) -> Result:
+    columns = [
+        column("library", "C library"),
+        column("live", "threads that live at the same time", "count"),
+        column("threads", "threads made", "count"),
+        column("create", "from the call that creates a thread to its function, half of them", "ns",
+               bar=True),
+        column("create_p99", "the same, 99 of 100", "ns"),
+        *(column(name, f"of it, half of them: {text}", "ns")
+          for name, text in PHASES.items() if name != "done_to_end"),
+        column("end", "from the return of its function to the thread's end, half of them", "ns"),
+        column("end_p99", "the same, 99 of 100", "ns"),
+    ]  # fmt: skip
+    rows, points = [], []
+    for lives in all_lives:
+        for r in lives.rows:
+            rows.append([
+                lives.library, r["level"], r["threads"], r["total"], r["total_p99"],
+                *(r[name] for name in PHASES if name != "done_to_end"), r["done_to_end"],
+                r["end_p99"],
+            ])  # fmt: skip
+            points += [
+                [r[name] or 0, f"{lives.library}, {r['level']:,}", text]
+                for name, text in PHASES.items()
+            ]
+    return figure(
+        "lifecycle",
+        ("A thread's life", "How long does it take until a new thread runs, and until it is gone?"),
+        columns,
+        rows,
+        Picture("stacked", {"x": "ns", "y": "threads_of", "colour": "phase"}),
+        Rows(["ns", "threads_of", "phase"], points),
+        [
+            column("ns", "medians", "ns"),
+            column("threads_of", "library, threads at once"),
+            column("phase", "phase"),
+        ],
+        [
+            "The creating thread goes on at once; with more threads than CPUs most of the time is"
+            " that until the new one has a CPU. All threads of a round end at the same moment.",
+            "Medians of phases do not add up to the median of the whole.",
+        ],
+    )
+
+
+def rate(all_lives: Sequence[Lives]) -> Result:
+    columns = [
+        column("library", "C library"),
+        column("live", "threads that live already, at least", "count"),
+        column("per_s", "creations in a second", "per_s", bar=True),
+    ]
+    rows = [[x.library, least, per_s] for x in all_lives for least, per_s in x.rates]
+    points = [[per_s, f"{name}, {least:,}", name] for name, least, per_s in rows]
+    return figure(
+        "rate",
+        ("Creations per second", "Does it get slower with the number of threads that live?"),
+        columns,
+        rows,
+        Picture("stacked", {"x": "per_s", "y": "live_of", "colour": "library"}),
+        Rows(["per_s", "live_of", "library"], points),
+        [column("live_of", "library, threads that live already")],
+        ["While events are logged, which takes a part of the time."],
+    )
+
+
+@dataclass
+class Slopes:
+    """Bytes that each thread adds."""
+
+    library: str
+    resident: float
+    mapped: float
+    tables: float
+    kernel: float
+
+
+def slopes(lives: Lives) -> Slopes | None:
+    """By all numbers of threads, of which the largest weighs most."""
+    if len(lives.memory) < 2:
+        return None
+    threads = [m["threads"] for m in lives.memory]
+
+    def slope(name: str) -> float:
+        more = [1024 * (m[name] - m["without"].get(name, 0)) for m in lives.memory]
+        return float(linear_regression(threads, more).slope)
+
+    return Slopes(lives.library, *map(slope, ("VmRSS", "VmSize", "VmPTE", "KernelStack")))
+
+
+def memory(found: Sequence[Slopes]) -> Result:
+    columns = [
+        column("library", "C library"),
+        column("resident", "resident memory that each thread adds (VmRSS)", "bytes", bar=True),
+        column("mapped", "address space that each adds (VmSize)", "bytes"),
+        column("tables", "page tables that each adds (VmPTE)", "bytes"),
+        column("kernel_stack", "kernel stacks that each adds; of the whole machine", "bytes"),
+    ]
+    rows = [[s.library, s.resident, s.mapped, s.tables, s.kernel] for s in found]
+    note = (
+        "The slope over the numbers of threads, by /proc/PID/status. The stacks are of 64 KiB, of"
+        " which a thread touches what its library and its function use."
+    )
+    return figure(
+        "memory", ("Memory of a thread", "What does one more thread take?"), columns, rows,
+        Picture("bars", {"x": "resident", "y": "library"}), notes=[note],
+    )  # fmt: skip
+
+
+KINDS = {
+    "user": "processes and threads of the user (RLIMIT_NPROC)",
+    "memory": "KiB of address space (RLIMIT_AS)",
+    "maps": "memory maps of the process (vm.max_map_count)",
+}
+
+
+def limit_rows(limits: Sequence[tuple[str, Run]]) -> list[tuple[str, dict[str, Any]]]:
+    """What the programs said that ran into limits."""
+    return [
+        (name, one)
+        for name, run in limits
+        for one in reports(Run(run.arm, None, str(run.oracle or "")), "limit")
+    ]
+
+
+def maximum(found: Sequence[tuple[str, dict[str, Any]]]) -> Result:
+    columns = [
+        column("library", "C library"),
+        column("limit", "what there is no more of"),
+        column("allowed", "how much of it was allowed", "count"),
+        column("threads", "threads that could be made", "count", bar=True),
+        column("maps_each", "memory maps that each took"),
+        column("error", "what pthread_create() returned then"),
+    ]
+    rows = [
+        [
+            name, KINDS.get(one["kind"], one["kind"]), one["limit"], one["made"],
+            f"{one['maps'] / max(one['made'], 1):.2f}", f"{one['errno']}: {one['error']}",
+        ]
+        for name, one in found
+    ]  # fmt: skip
+    return figure(
+        "maximum",
+        ("Threads until it fails", "Which limit ends the creation of threads, and how?"),
+        columns,
+        rows,
+        notes=[f"Limits of this machine: {machine_limits()}."],
+    )
+
+
+def machine_limits() -> str:
+    names = {"kernel.pid_max": "/proc/sys/kernel/pid_max",
+             "kernel.threads-max": "/proc/sys/kernel/threads-max",
+             "vm.max_map_count": "/proc/sys/vm/max_map_count",
+             "pids.max": "/sys/fs/cgroup/pids.max"}  # fmt: skip
+    return ", ".join(
+        f"{name} {number(path):,}" for name, path in names.items() if number(path) < 1 << 62
+    )
+
+
+def sentences(all_lives: Sequence[Lives], found: Sequence[tuple[str, Any]]) -> list[str]:
+    said = []
+    least = min(number("/proc/sys/kernel/pid_max"), number("/proc/sys/kernel/threads-max"))
+    for name, one in found:
+        if one["kind"] == "maps" and one["made"]:
+            each = one["maps"] / one["made"]
+            by_maps = int(number("/proc/sys/vm/max_map_count") / each)
+            what = "memory maps" if by_maps < least else "thread numbers"
+            said.append(
+                f"{name}: a thread takes {each:.1f} memory maps, so a process can have at most"
+                f" {min(by_maps, least):,} threads here, for {what} end first. No number is built"
+                " into the library."
+            )
+    said += [
+        f"{lives.library}: of {f['level']:,} threads, {f['made']:,} could be made; then"
+        f" pthread_create() returned {f['errno']} ({f['error']}). {machine_limits()}."
+        for lives in all_lives
+        for f in lives.failed
+    ]
+    return said
+
+
+def checks(
+    all_lives: Sequence[Lives],
+    found: Sequence[Slopes],
+    limits: Sequence[tuple[str, dict[str, Any]]],
+) -> list[Check]:
+    made = []
+    for x in all_lives:
+        made += [
+            Check(
+                f"threads, {x.library}",
+                x.said == x.started == x.ended > 0,
+                f"{x.said:,} made by the program's own count; by the log {x.started:,} started and"
+                f" {x.ended:,} ended",
+            ),
+            Check(
+                f"order, {x.library}",
+                x.out_of_order == 0 and x.without_run <= SWITCHES_MISSED * x.said + 1,
+                f"call, start, wake-up, function, return, end: not in this order, by the clocks of"
+                f" program and log, for {x.out_of_order:,} of {x.said:,} threads; without a first"
+                f" run in between: {x.without_run:,} (the kernel does not report each switch: 1 %"
+                " may be)",
+            ),
+            counted(x),
+        ]
+    made += [
+        Check(
+            f"memory, {s.library}",
+            PAGE <= s.resident <= STACK + PAGE,
+            f"each thread adds {s.resident / 1024:.1f} KiB of resident memory; at least a page of"
+            f" its stack, at most its stack of {STACK // 1024} KiB and a page",
+        )
+        for s in found
+    ]
+    made += [
+        Check(
+            f"limit, {name}",
+            one["made"] + 1 == one["limit"],
+            f"a user who may have {one['limit']:,} threads got the first and {one['made']:,} more",
+        )
+        for name, one in limits
+        if one["kind"] == "user"
+    ]
+    return made
+
+
+def counted(lives: Lives) -> Check:
+    """What the kernel counts in /proc/PID/status while all of a round live."""
+    wrong = [m for m in lives.memory if m["Threads"] != m["threads"] + 1]
+    shown = ", ".join(f"{m['Threads']:,}" for m in wrong or lives.memory)
+    return Check(
+        f"live threads, {lives.library}",
+        bool(lives.memory) and not wrong,
+        f"the kernel counted {shown}, with the first thread; the program made"
+        f" {', '.join(format(m['threads'], ',') for m in wrong or lives.memory)}",
+    )

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The study `threads`: what happens from exec to main() of a program that does nothing, with each C
+library, with and without a loader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from klogger.analysis import Picture
+from klogger.executor import Result
+from klogger_lab.study.model import Arm, Check, Plan, Run
+
+from ._libraries import column, figure, here, log_of, program, reports, start_ns
+
+TIMES_LEAST, TIMES_MOST = 5, 101
+# Of an arm: to begin, and for each start.
+BASE_SECONDS, START_SECONDS = 1.0, 0.004
+# The kernel counts a fault that it finds to be done already, or that is no error of the program,
+# otherwise than its tracepoints: so many at each start.
+FAULTS_APART = 4
+COUNTED = ("opens", "failed", "maps", "protects", "calls")
+
+
+def kinds(plan: Plan) -> dict[str, Path]:
+    """The programs that do nothing, by their names."""
+    made = {}
+    for library in here():
+        if library.dynamic:
+            made[f"{library.name}, dynamic"] = program(plan, library, "nothing.c")
+        made[f"{library.name}, static"] = program(plan, library, "nothing.c", "-static")
+    return made
+
+
+def arms(plan: Plan) -> list[Arm]:
+    programs = kinds(plan)
+    each = len(programs) * START_SECONDS
+    times = int((plan.seconds / 12 - BASE_SECONDS) / each)
+    times = min(max(times, TIMES_LEAST), TIMES_MOST)
+    command: list[str | Path] = [plan.build("starts.c"), str(times), *programs.values()]
+    return [
+        Arm(
+            "starts",
+            command,
+            BASE_SECONDS + times * each,
+            {"part": "starts", "programs": ";".join(programs)},
+            record=["-s", "files,traps"],
+            around=partial(straced, programs, plan.folder),
+        )
+    ]
+
+
+@contextlib.contextmanager
+def straced(programs: dict[str, Path], folder: Path) -> Iterator[dict[str, dict[str, int]]]:
+    """What strace counts of one more start of each program, if there is a strace."""
+    found: dict[str, dict[str, int]] = {}
+    if shutil.which("strace") is not None:
+        for name, file in programs.items():
+            counts = folder / "strace"
+            done = subprocess.run(
+                ["strace", "-f", "-c", "-o", counts, file],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=dict(os.environ), check=False,
+            )  # fmt: skip
+            if done.returncode == 0 and counts.is_file():
+                found[name] = parse(counts.read_text())
+            counts.unlink(missing_ok=True)
+    yield found
+
+
+def parse(table: str) -> dict[str, int]:
+    """The table of `strace -c`: share, seconds, µs per call, calls, errors if any, name."""
+    calls: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    for line in table.splitlines():
+        words = line.split()
+        if len(words) in (5, 6) and re.fullmatch(r"[\d.]+", words[0]) and words[3].isdigit():
+            calls[words[-1]] = int(words[3])
+            errors[words[-1]] = int(words[4]) if len(words) == 6 else 0
+    calls.pop("total", None)
+    opens = ("open", "openat")
+    return {
+        "opens": sum(calls.get(name, 0) for name in opens),
+        "failed": sum(errors.get(name, 0) for name in opens),
+        "maps": calls.get("mmap", 0),
+        "protects": calls.get("mprotect", 0),
+        # Its own exec is what begins a program.
+        "calls": sum(calls.values()) - calls.get("execve", 0),
+    }
+
+
+@dataclass
+class Started:
+    """Medians of the starts of a program. `whole`: from exec to its end, as strace counts."""
+
+    name: str
+    starts: int
+    to_main: float
+    to_main_p99: float
+    numbers: dict[str, float]
+    whole: dict[str, list[int]]
+    strace: dict[str, int] | None
+    logged_faults: int
+    counted_faults: int
+    files: str
+
+
+# Of each start: what there was from exec until main() began, and, of calls, until the end. The
+# program's own exec began before that. Processes have one thread.
+STARTS = """
+    CREATE TEMP TABLE started AS
+    SELECT s.*, r.time AS execed, s.main - r.time AS ns
+    FROM (SELECT unnest($1::BIGINT[]) AS program, unnest($2::BIGINT[]) AS pid,
+        unnest($3::BIGINT[]) AS main) AS s
+    ASOF JOIN (SELECT pid, time FROM RAN) AS r ON s.pid = r.pid AND s.main >= r.time"""
+CALLS = """
+    CREATE TEMP TABLE called AS
+    SELECT s.program, s.pid, i.time < s.main AS early, i.id, o.ret
+    FROM started AS s JOIN SYS_IN AS i ON i.pid = s.pid AND i.time > s.execed
+    ASOF LEFT JOIN SYS_OUT AS o ON i.pid = o.pid AND i.id = o.id AND i.time <= o.time"""
+NUMBERS = """
+    SELECT count(*) FILTER (id IN $opens) AS opens,
+        count(*) FILTER (id IN $opens AND ret < 0) AS failed,
+        count(*) FILTER (id = $mmap) AS maps, count(*) FILTER (id = $mprotect) AS protects,
+        count(id) AS calls
+    FROM started AS s LEFT JOIN called AS c ON c.pid = s.pid AND (early OR NOT $early)
+    WHERE s.program = $program GROUP BY s.pid"""
+BYTES = """
+    SELECT coalesce(sum(u.result), 0)::BIGINT AS mapped
+    FROM started AS s LEFT JOIN (
+        SELECT tid, time, result FROM READ
+        WHERE place(call) LIKE '%mmap' AND result BETWEEN 0 AND 1 << 40
+    ) AS u ON u.tid = s.pid AND u.time BETWEEN s.execed AND s.main
+    WHERE s.program = $1 GROUP BY s.pid"""
+FAULTS = """
+    SELECT count(f.time) FILTER (f.time BETWEEN s.execed AND s.main) AS early, count(f.time)
+    FROM started AS s LEFT JOIN FAULT AS f ON f.pid = s.pid
+    WHERE s.program = $1 GROUP BY s.pid"""
+FILES = """
+    SELECT DISTINCT regexp_replace(n.path, '^.*/', ''), min(l.time) AS at
+    FROM started AS s JOIN LOOK AS l ON l.tid = s.pid AND l.time BETWEEN s.execed AND s.main
+    JOIN NAMED AS n USING (file)
+    WHERE s.program = $1 AND l.result >= 0 AND place(l.call) LIKE '%open%'
+    GROUP BY 1 ORDER BY at LIMIT 8"""
+
+
+def look(run: Run) -> list[Started]:
+    log = log_of(run)
+    start, cursor = start_ns(log), log.cursor()
+    said = reports(run, "start")
+    (numbers,) = reports(run, "numbers")
+    opens = [n for n in (numbers["open"], numbers["openat"]) if n >= 0]
+    cursor.execute(
+        STARTS,
+        [
+            [r["program"] for r in said],
+            [r["pid"] for r in said],
+            [r["main_ns"] - start for r in said],
+        ],
+    )
+    cursor.execute(CALLS)
+    found = []
+    for number, name in enumerate(str(run.arm.parameters["programs"]).split(";")):
+        mine = [r for r in said if r["program"] == number]
+        values = {"opens": opens, "mmap": numbers["mmap"], "mprotect": numbers["mprotect"]}
+
+        def counts(
+            early: bool, number: int = number, values: dict[str, Any] = values
+        ) -> dict[str, list[int]]:
+            rows = cursor.execute(NUMBERS, {**values, "early": early, "program": number}).fetchall()
+            return dict(zip(COUNTED, map(list, zip(*rows, strict=True)), strict=True))
+
+        took = sorted(
+            ns for (ns,) in cursor.execute(
+                "SELECT ns FROM started WHERE program = $1", [number]
+            ).fetchall()
+        )  # fmt: skip
+        if not took:
+            continue
+        faults = cursor.execute(FAULTS, [number]).fetchall()
+        mapped = [m for (m,) in cursor.execute(BYTES, [number]).fetchall()]
+        found.append(
+            Started(
+                name,
+                len(took),
+                median(took),
+                took[int(0.99 * (len(took) - 1))],
+                {
+                    **{key: median(each) for key, each in counts(True).items()},
+                    "bytes": median(mapped),
+                    "faults": median(early for early, _ in faults),
+                },
+                counts(False),
+                (run.oracle or {}).get(name),
+                sum(n for _, n in faults),
+                sum(r["all_faults"] for r in mine),
+                ", ".join(file for file, _ in cursor.execute(FILES, [number]).fetchall()),
+            )
+        )
+    cursor.close()
+    return found
+
+
+def loader(found: Sequence[Started]) -> Result:
+    columns = [
+        column("program", "library, and how the program is linked"),
+        column("starts", "times it was started", "count"),
+        column("to_main", "from exec to main(), half of them", "ns", bar=True),
+        column("to_main_p99", "the same, 99 of 100", "ns"),
+        column("opens", "files opened until main()", "count"),
+        column("failed", "of these, not found", "count"),
+        column("maps", "calls of mmap()", "count"),
+        column("bytes", "of files mapped by it", "bytes"),
+        column("protects", "calls of mprotect()", "count"),
+        column("calls", "system calls", "count"),
+        column("faults", "page faults", "count"),
+        column("files", "files that were opened"),
+    ]
+    names = ("opens", "failed", "maps", "bytes", "protects", "calls", "faults")
+    rows = [
+        [
+            s.name, s.starts, s.to_main, s.to_main_p99, *(s.numbers[name] for name in names),
+            s.files or "none",
+        ]
+        for s in found
+    ]  # fmt: skip
+    return figure(
+        "loader",
+        ("From exec to main()", "What does it take to start a program that does nothing?"),
+        columns,
+        rows,
+        Picture("bars", {"x": "to_main", "y": "program"}),
+        notes=[
+            "Medians. What the kernel maps by itself, the program and its loader, is in no call.",
+            "Each start with system calls and page faults logged, which takes a part of the time.",
+        ],
+    )
+
+
+def sentences(found: Sequence[Started]) -> list[str]:
+    by_faults = sorted(found, key=lambda s: s.numbers["faults"])
+    if not by_faults:
+        return []
+    return [
+        "Page faults from exec to main(), from the fewest to the most: "
+        + ", ".join(f"{s.numbers['faults']:.0f} ({s.name})" for s in by_faults)
+        + "."
+    ]
+
+
+def checks(found: Sequence[Started]) -> list[Check]:
+    made = []
+    for s in found:
+        if s.strace is not None:
+            seen = {name: sorted(set(s.whole[name])) for name in COUNTED}
+            text = "; ".join(
+                f"{name} {', '.join(map(str, seen[name]))} by the log, {s.strace[name]} by strace"
+                for name in COUNTED
+            )
+            ok = all(seen[name] == [s.strace[name]] for name in COUNTED)
+            made.append(Check(f"system calls, {s.name}", ok, text))
+        apart = FAULTS_APART * s.starts
+        text = (
+            f"{s.logged_faults:,} by the log, {s.counted_faults:,} by getrusage() in"
+            f" {s.starts:,} starts (may differ by {apart:,}: the kernel does not count alike)"
+        )
+        made.append(
+            Check(
+                f"page faults, {s.name}",
+                0 < s.counted_faults and abs(s.logged_faults - s.counted_faults) <= apart,
+                text,
+            )
+        )
+    return made
