@@ -6,6 +6,8 @@ printed of glibc and of uClibc in 2006.
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -24,13 +26,15 @@ from klogger_lab.study.model import Plan, Run
 
 @dataclass(frozen=True)
 class Library:
-    """`compiler`: what builds programs with it; "" is the machine's own. `threads`: whether the
-    programs with threads are built with it too.
+    """`compiler`: what builds programs with it; "" is the machine's own. `folder`: where its files
+    are, as a pattern; "" is where the compiler finds them. `threads`: whether the programs with
+    threads are built with it too.
     """
 
     name: str
     compiler: str
     package: str
+    folder: str = ""
     threads: bool = True
     dynamic: bool = True
 
@@ -38,8 +42,10 @@ class Library:
 GLIBC = Library("glibc", "", "libc6-dev")
 LIBRARIES = (
     GLIBC,
-    Library("musl", "musl-gcc", "musl-tools"),
-    Library("dietlibc", "diet gcc", "dietlibc-dev", threads=False, dynamic=False),
+    Library("musl", "musl-gcc", "musl-tools", "/usr/lib/*-linux-musl"),
+    Library(
+        "dietlibc", "diet gcc", "dietlibc-dev", "/usr/lib/diet/lib-*", threads=False, dynamic=False
+    ),
 )
 
 
@@ -70,7 +76,7 @@ def column(name: str, doc: str, unit: str = "", bar: bool = False) -> Column:
     return Column(name, unit, bar, doc)
 
 
-def figure(
+def figure(  # noqa: PLR0917
     name: str,
     heading: tuple[str, str],
     columns: Sequence[Column],
@@ -176,18 +182,36 @@ SHARED_FILES = {
 
 
 def size_of(library: Library, name: str) -> int | None:
-    """Bytes of a file of a library, where its compiler finds it."""
-    compiler = library.compiler.split() or ["cc"]
+    """Bytes of a file of a library; None if it has none."""
+    path = found_by_compiler(name) if not library.folder else found_in(library.folder, name)
+    try:
+        if path is None or not path.is_file():
+            return None
+        # Some files are scripts of the linker, which name others.
+        text = path.read_bytes()[:4096]
+        if text.startswith(b"/*"):
+            named = re.findall(r"/[\w./-]+\.(?:a|so[.\d]*)", text.decode(errors="replace"))
+            return sum(Path(one).stat().st_size for one in dict.fromkeys(named))
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def found_by_compiler(name: str) -> Path | None:
     try:
         said = subprocess.run(
-            [*compiler, f"-print-file-name={name}"],
+            [os.environ.get("CC", "cc"), f"-print-file-name={name}"],
             capture_output=True, text=True, timeout=20, check=False,
         )  # fmt: skip
-        path = Path(said.stdout.strip())
-        # A compiler that does not find it repeats the name.
-        return path.stat().st_size if path.is_absolute() and path.is_file() else None
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):
         return None
+    # A compiler that does not find it repeats the name.
+    path = Path(said.stdout.strip())
+    return path if path.is_absolute() else None
+
+
+def found_in(pattern: str, name: str) -> Path | None:
+    return next(iter(sorted(Path("/").glob(f"{pattern[1:]}/{name}"))), None)
 
 
 def measure() -> dict[str, dict[str, int | None]]:
@@ -246,9 +270,10 @@ def sizes(found: dict[str, dict[str, int | None]]) -> Result:
             column("kind", "kind of file"),
         ],
         [
-            "Since glibc 2.34 the code of libpthread, libdl, librt and libutil is in libc; the"
-            " files that are left hold nothing, or symbols for old programs. musl has one shared"
-            " file, which is the loader too; its other archives are empty.",
+            "libcrypt and libnsl are projects of their own today. Since glibc 2.34 the code of"
+            " libpthread, libdl, librt and libutil is in libc; the files that are left hold nothing,"
+            " or symbols for old programs. musl has one shared file, which is the loader too; its"
+            " other archives are empty.",
             "The paper's text says that uClibc's libpthread is 30 % smaller; by its table it is"
             f" {100 * (1 - 97189 / 120825):.1f} %.",
         ],

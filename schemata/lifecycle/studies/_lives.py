@@ -213,7 +213,7 @@ RATE = """
     )
     SELECT ten * CASE WHEN live >= 5 * ten THEN 5 WHEN live >= 2 * ten THEN 2 ELSE 1 END AS least,
         1e9 * count(*) / sum(ns)
-    FROM decade GROUP BY 1 HAVING sum(ns) > 0 ORDER BY 1"""
+    FROM decade GROUP BY 1 HAVING count(*) >= 10 AND sum(ns) > 0 ORDER BY 1"""
 
 
 def lifecycle(all_lives: Sequence[Lives]) -> Result:
