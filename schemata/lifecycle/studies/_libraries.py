@@ -265,15 +265,15 @@ def sizes(found: dict[str, dict[str, int | None]]) -> Result:
         Picture("stacked", {"x": "bytes", "y": "library", "colour": "kind"}),
         Rows(["bytes", "library", "kind"], points),
         [
-            column("bytes", "files of the library", "bytes"),
+            column("bytes", "size of all files, in bytes", "bytes"),
             column("library", "library"),
             column("kind", "kind of file"),
         ],
         [
             "libcrypt and libnsl are projects of their own today. Since glibc 2.34 the code of"
-            " libpthread, libdl, librt and libutil is in libc; the files that are left hold nothing,"
-            " or symbols for old programs. musl has one shared file, which is the loader too; its"
-            " other archives are empty.",
+            " libpthread, libdl, librt and libutil is in libc; what is left of their files is for"
+            " old programs. musl has one shared file, which is the loader too, and its other"
+            " archives are empty.",
             "The paper's text says that uClibc's libpthread is 30 % smaller; by its table it is"
             f" {100 * (1 - 97189 / 120825):.1f} %.",
         ],

@@ -32,6 +32,8 @@ MOST_MEMORY = 2 << 30
 STACK = 64 * 1024
 PAGE = 4096
 CLONE_THREAD = 0x10000
+# So many threads at once at most are in the picture of the phases.
+FEW = 100
 # A switch that the kernel did not report is in no log.
 SWITCHES_MISSED = 0.01
 PHASES = {
@@ -39,7 +41,7 @@ PHASES = {
     "start_to_woken": "until it is on a run queue",
     "woken_to_run": "until it has a CPU",
     "run_to_code": "until its function runs",
-    "done_to_end": "from the function's return to the thread's end",
+    "done_to_end": "from its return to the thread's end",
 }
 # What the programs of `limits` are given: a number of processes, KiB, memory maps.
 LIMITS = (503, 65536, 1009)
@@ -126,6 +128,8 @@ class Lives:
 
     library: str
     rows: list[dict[str, Any]] = field(default_factory=list)
+    # Of some levels: time from the call to the thread's function, share of threads, level.
+    curve: list[tuple[int, float, int]] = field(default_factory=list)
     rates: list[tuple[int, float]] = field(default_factory=list)
     said: int = 0
     started: int = 0
@@ -150,6 +154,7 @@ def look(library: str, run: Run) -> Lives:
     found.out_of_order, found.without_run = first(cursor, DISORDER)
     names = ["level", "threads", *PHASES, "total", "total_p99", "end_p99"]
     found.rows = [dict(zip(names, row, strict=True)) for row in cursor.execute(LEVEL).fetchall()]
+    found.curve = cursor.execute(CURVE).fetchall()
     found.rates = cursor.execute(RATE).fetchall()
     cursor.close()
     return found
@@ -203,6 +208,12 @@ LEVEL = """
         quantile_disc(runs - called, 0.5), quantile_disc(runs - called, 0.99),
         quantile_disc(ended - done, 0.99)
     FROM life GROUP BY level ORDER BY level"""
+# Eight points for each doubling are enough.
+CURVE = """
+    SELECT ns, sum(n) OVER mine / sum(n) OVER (PARTITION BY level) AS part, level FROM (
+        SELECT level, max(runs - called) AS ns, count(*) AS n FROM life WHERE runs > called
+        GROUP BY level, floor(8 * log2(runs - called))
+    ) WINDOW mine AS (PARTITION BY level ORDER BY ns) ORDER BY level, ns"""
 # From one creation to the next of the same round, by how many threads live: 1, 2, 5, 10, 20 ...
 RATE = """
     WITH step AS (
@@ -237,10 +248,12 @@ def lifecycle(all_lives: Sequence[Lives]) -> Result:
                 *(r[name] for name in PHASES if name != "done_to_end"), r["done_to_end"],
                 r["end_p99"],
             ])  # fmt: skip
-            points += [
-                [r[name] or 0, f"{lives.library}, {r['level']:,}", text]
-                for name, text in PHASES.items()
-            ]
+            # With more threads only the wait for a CPU can be seen.
+            if r["level"] <= FEW:
+                points += [
+                    [r[name] or 0, f"{lives.library}, {r['level']:,}", text]
+                    for name, text in PHASES.items()
+                ]
     return figure(
         "lifecycle",
         ("A thread's life", "How long does it take until a new thread runs, and until it is gone?"),
@@ -256,8 +269,34 @@ def lifecycle(all_lives: Sequence[Lives]) -> Result:
         [
             "The creating thread goes on at once; with more threads than CPUs most of the time is"
             " that until the new one has a CPU. All threads of a round end at the same moment.",
-            "Medians of phases do not add up to the median of the whole.",
+            "Medians of phases do not add up to the median of the whole. The picture has those of"
+            f" at most {FEW} threads.",
         ],
+    )
+
+
+def first_run(all_lives: Sequence[Lives]) -> Result:
+    columns = [
+        column("ns", "from the call that creates a thread to its function", "ns"),
+        column("part", "threads that took no longer", "share"),
+        column("live", "library, threads at once"),
+    ]
+    points = [
+        [ns, part, f"{x.library}, {level:,}"]
+        for x in all_lives
+        for ns, part, level in x.curve
+        if level not in (10, 100)
+    ]
+    rows = [
+        [r["total_p99"], 0.99, f"{x.library}, {r['level']:,}"] for x in all_lives for r in x.rows
+    ]
+    return figure(
+        "first_run",
+        ("From call to first run", "How long does it take until a new thread runs its function?"),
+        columns,
+        rows,
+        Picture("cdf", {"x": "ns", "y": "part", "colour": "live", "scale": "log"}),
+        Rows([c.name for c in columns], points),
     )
 
 
@@ -308,7 +347,9 @@ def slopes(lives: Lives) -> Slopes | None:
 def memory(found: Sequence[Slopes]) -> Result:
     columns = [
         column("library", "C library"),
-        column("resident", "resident memory that each thread adds (VmRSS)", "bytes", bar=True),
+        column(
+            "resident", "bytes of resident memory that each thread adds (VmRSS)", "bytes", bar=True
+        ),
         column("mapped", "address space that each adds (VmSize)", "bytes"),
         column("tables", "page tables that each adds (VmPTE)", "bytes"),
         column("kernel_stack", "kernel stacks that each adds; of the whole machine", "bytes"),

@@ -258,7 +258,9 @@ def loader(found: Sequence[Started]) -> Result:
         Picture("bars", {"x": "to_main", "y": "program"}),
         notes=[
             "Medians. What the kernel maps by itself, the program and its loader, is in no call.",
-            "Each start with system calls and page faults logged, which takes a part of the time.",
+            "While system calls and page faults are logged, which takes a part of the time.",
+            "Before main() glibc asks the processor for its caches and features. On a virtual"
+            " machine each of these instructions (cpuid) takes microseconds.",
         ],
     )
 

@@ -96,7 +96,7 @@ static void to_process(void)
 
 static void to_others(void)
 {
-	send_signals("to the process, blocked by the main thread", 0, 0);
+	send_signals("to the process, main blocks it", 0, 0);
 }
 
 static int tid;
