@@ -256,11 +256,11 @@ def test_robust_mutex(waker: int, died: bool, ok: bool, make_run: MakeRun, tmp_p
 SIGNALS = """
   process 11 prog
   process 12 prog
-  10us  0  SIGNALLED  pid=11 sender=10 sig=SIGUSR1 code=-6
-  12us  1  DELIVERED  tid=11 tgid=10 sig=SIGUSR1 action=handler
-  20us  0  SIGNALLED  pid=12 sender=10 sig=SIGUSR1 code=-6
-  22us  1  DELIVERED  tid=12 tgid=10 sig=SIGUSR1 action=handler
-  30us  0  SIGNALLED  pid=12 sender=9 sig=SIGUSR1 code=-6
+  10us  0  SIGNALLED  pid=11 sender=10 sig=10 code=-6
+  12us  1  DELIVERED  tid=11 tgid=10 sig=10 action=2
+  20us  0  SIGNALLED  pid=12 sender=10 sig=10 code=-6
+  22us  1  DELIVERED  tid=12 tgid=10 sig=10 action=2
+  30us  0  SIGNALLED  pid=12 sender=9 sig=10 code=-6
   end 1ms
 """
 
@@ -280,9 +280,9 @@ CANCEL = """
   process 11 prog
   50us   0  ENDED      pid=11 tgid=10
   104us  0  SIGNALLED  pid=11 sender=10 sig=33 code=-6
-  107us  1  DELIVERED  tid=11 tgid=10 sig=33 action=handler
+  107us  1  DELIVERED  tid=11 tgid=10 sig=33 action=2
   108us  1  SIGNALLED  pid=11 sender=11 sig=33 code=-6
-  109us  1  DELIVERED  tid=11 tgid=10 sig=33 action=handler
+  109us  1  DELIVERED  tid=11 tgid=10 sig=33 action=2
   120us  1  ENDED      pid=11 tgid=10
   end 1ms
 """

@@ -29,8 +29,8 @@ class Plan:
     machine: Machine
     seconds: float
     folder: Path
-    # build("x.c", compiler="", flags=()): compiles a C file that stands beside the study, once, with
-    # `cc` or another compiler; raises a Failure that holds the compiler's message.
+    # build("x.c", compiler="", flags=()): compiles a C file that stands beside the study, once,
+    # with `cc` or another compiler; raises a Failure that holds the compiler's message.
     build: Callable[..., Path]
 
 

@@ -43,9 +43,9 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
     return Answer(
         [
             _lives.lifecycle(lives), _lives.first_run(lives), _lives.rate(lives),
-            _lives.maximum(limits), _lives.memory(slopes), _mutexes.futex_ratio(locks), _mutexes.hand_off(turns),
-            _told.signals(taken), _told.cancel(cancelled), _told.timers(expired),
-            _starts.loader(starts), libraries.sizes(sizes),
+            _lives.maximum(limits), _lives.memory(slopes), _mutexes.futex_ratio(locks),
+            _mutexes.hand_off(turns), _told.signals(taken), _told.cancel(cancelled),
+            _told.timers(expired), _starts.loader(starts), libraries.sizes(sizes),
             criteria(sizes, lives, slopes, taken, shared),
         ],
         [
