@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,15 @@ import support
 import klogger
 from klogger import expectation
 from klogger.executor import Result
+from klogger.failure import Failure
 from klogger_lab.machine import Machine
 from klogger_lab.study import discover
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run
 
 FOUND = discover.load(support.SCHEMATA / "lifecycle" / "studies" / "threads.py")
 MODULES = FOUND.study.analyse.__globals__
-LIBRARIES, LIVES, MUTEXES = MODULES["libraries"], MODULES["_lives"], MODULES["_mutexes"]
-TOLD, STARTS = MODULES["_told"], MODULES["_starts"]
+LIBRARIES, LIVES, STARTS = MODULES["libraries"], MODULES["_lives"], MODULES["_starts"]
+LIMITS = MODULES["_limits"]
 # CLOCK_MONOTONIC at time 0 of the logs of tests.
 START = 5_000_000
 US = 1000
@@ -78,14 +78,15 @@ def test_plan(
     """The arms fit the time, also without the other C libraries, which the answer then names."""
     here = LIBRARIES.LIBRARIES[:libraries]
     monkeypatch.setattr(LIBRARIES, "is_here", lambda one: one in here)
-    monkeypatch.setattr(LIVES, "threads_left", lambda: 100_000)
+    monkeypatch.setattr(LIMITS, "threads_left", lambda: 100_000)
     arms = FOUND.study.arms(plan(tmp_path, seconds))
     assert len({arm.name for arm in arms}) == len(arms) == (4 + 1 if libraries == 1 else 8 + 1)
     assert sum(arm.seconds for arm in arms) <= 1.05 * seconds
     assert all(isinstance(word, (str, Path)) for arm in arms for word in arm.command)
     most = [arm for arm in arms if str(LIVES.MOST) in arm.command]
     assert len(most) == (0 if seconds < 20 else min(libraries, 2))
-    said = MODULES["cannot"](plan(tmp_path, seconds))
+    lives = [LIVES.Lives("libx", memory=[{"level": LIVES.MOST}] if most else [])]
+    said = MODULES["cannot"](plan(tmp_path, seconds), lives, [])
     assert any("musl-tools" in one for one in said) == (libraries < 2)
     assert any("there was no time" in one for one in said) == (not most)
 
@@ -93,9 +94,9 @@ def test_plan(
 def test_no_more_threads_than_the_machine_has_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LIVES, "threads_left", lambda: 15_000)
+    monkeypatch.setattr(LIMITS, "threads_left", lambda: 15_000)
     assert not LIVES.has_most(plan(tmp_path, 600))
-    assert "only 15,000 more" in "".join(MODULES["cannot"](plan(tmp_path, 600)))
+    assert "only 15,000 more" in "".join(MODULES["cannot"](plan(tmp_path, 600), [], []))
 
 
 # Two threads: called at 100 and 140 µs; 20 and 10 µs to the start, 1 µs until queued, 5 and 4 µs
@@ -164,7 +165,7 @@ def test_memory_of_a_thread(kib: int, ok: bool, tmp_path: Path) -> None:
     ]  # fmt: skip
     found = LIVES.slopes(LIVES.Lives("libx", memory=memory))
     assert (found.resident, found.kernel) == (pytest.approx(1024 * kib), pytest.approx(16384))
-    (made,) = LIVES.checks([], [found], [])
+    (made,) = LIVES.checks([], [found])
     assert made.ok is ok
 
 
@@ -370,6 +371,8 @@ def test_loader(table_of: str, ok: bool, make_run: MakeRun, tmp_path: Path) -> N
     assert (row["to_main"], row["opens"], row["failed"], row["maps"]) == (100 * US, 2, 1, 3)
     assert (row["bytes"], row["protects"], row["calls"], row["faults"]) == (8192, 0, 5, 2)
     assert row["files"] == "libx.so"
+    steps = {(step["what"], step["times"], step["took"]) for step in table(answer, "startup")}
+    assert steps == {("open", 2, 2 * US), ("mmap", 3, 3 * US), ("page fault", 2, None)}
     assert check(answer, "system calls, libx, dynamic").ok is ok
     assert check(answer, "page faults, libx, dynamic").ok
 
@@ -410,7 +413,7 @@ def test_sizes_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_failed_program_of_limits_is_told(tmp_path: Path) -> None:
     program = tmp_path / "limits"
-    program.write_text("#!/bin/sh\nexit 1\n")
+    program.write_text("#!/bin/sh\necho no memory >&2\nexit 1\n")
     program.chmod(0o755)
-    with pytest.raises(subprocess.CalledProcessError), LIVES.limited(program)():
+    with pytest.raises(Failure, match="'limits' failed: no memory"), LIMITS.limited(program):
         pass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -39,9 +40,10 @@ class Library:
     dynamic: bool = True
 
 
-GLIBC = Library("glibc", "", "libc6-dev")
+# The machine's own: glibc, or what else Python was built with.
+OWN = Library(platform.libc_ver()[0] or "libc", "", "libc6-dev")
 LIBRARIES = (
-    GLIBC,
+    OWN,
     Library("musl", "musl-gcc", "musl-tools", "/usr/lib/*-linux-musl"),
     Library(
         "dietlibc", "diet gcc", "dietlibc-dev", "/usr/lib/diet/lib-*", threads=False, dynamic=False
@@ -64,6 +66,22 @@ def missing() -> list[str]:
         for x in LIBRARIES
         if not is_here(x)
     ]
+
+
+def version(library: Library) -> str:
+    """Its name, with its version if it tells it."""
+    if library is OWN:
+        return " ".join([library.name, platform.libc_ver()[1]]).strip()
+    commands = {"musl": sorted(map(str, Path("/lib").glob("ld-musl-*.so.1"))),
+                "dietlibc": ["diet", "-v"]}  # fmt: skip
+    try:
+        said = subprocess.run(
+            commands[library.name], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, KeyError, IndexError, ValueError, subprocess.TimeoutExpired):
+        return library.name
+    number = re.search(r"[Vv]ersion (\d[\w.]*)", said.stderr + said.stdout)
+    return f"{library.name} {number[1]}" if number else library.name
 
 
 def program(plan: Plan, library: Library, name: str, *flags: str) -> Path:
@@ -225,7 +243,7 @@ def measure() -> dict[str, dict[str, int | None]]:
             mine[f"static {name}"] = size_of(library, f"{name}.a")
         for name in PAPER_SHARED if library.dynamic else ():
             # musl has one file, which is the loader as well.
-            file = SHARED_FILES[name] if library is GLIBC else f"{name}.so"
+            file = SHARED_FILES[name] if library is OWN else f"{name}.so"
             mine[f"shared {name}"] = size_of(library, file)
     return found
 

@@ -5,26 +5,25 @@ many creations there are in a second, and what a thread takes of memory.
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
 import duckdb
 
 from klogger.analysis import Picture
+from klogger.durations import duration
 from klogger.executor import Result, Rows
 from klogger_lab.study.model import Arm, Check, Plan, Run
 
+from . import _limits
 from ._libraries import column, figure, first, here, listed, log_of, program, reports, start_ns
 
 # Numbers of threads that live at once, and how often each is made in the least time.
 LEVELS = {1: 101, 10: 19, 100: 3, 1000: 1}
 MOST = 10_000
-ROUNDS_MAX = 10
+ROUNDS_MAX = 6
 # Seconds of an arm with LEVELS once, and of MOST threads, on a machine that does other things too.
 BASE_SECONDS, MOST_SECONDS = 0.8, 3.0
 # Of memory and of thread numbers, what MOST threads may take of the machine.
@@ -43,31 +42,15 @@ PHASES = {
     "run_to_code": "until its function runs",
     "done_to_end": "from its return to the thread's end",
 }
-# What the programs of `limits` are given: a number of processes, KiB, memory maps.
-LIMITS = (503, 65536, 1009)
-
-
-def threads_left() -> int:
-    """How many more threads the whole machine may have."""
-    return min(number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")) - len(
-        list(Path("/proc").glob("[0-9]*/task/[0-9]*"))
-    )
-
-
-def number(path: str) -> int:
-    try:
-        return int(Path(path).read_text())
-    except (OSError, ValueError):
-        return 1 << 62
 
 
 def why_not_most(plan: Plan) -> str | None:
     """Why there are not MOST threads at once. With two libraries, each arm has a share."""
     if plan.machine.memory and plan.machine.memory < 2 * MOST_MEMORY:
-        return f"{MOST:,} threads at once: they would take more than half of the memory."
-    left = threads_left()
+        return "they would take more than half of the memory."
+    left = _limits.threads_left()
     if left < 2 * MOST:
-        return f"{MOST:,} threads at once: the machine may have only {left:,} more."
+        return f"the machine may have only {left:,} more."
     return None
 
 
@@ -99,27 +82,9 @@ def arms(plan: Plan) -> list[Arm]:
                 took,
                 {"part": "lives", "library": library.name},
             ),
-            Arm(
-                f"limits, {library.name}",
-                [],
-                1.0,
-                {"part": "limits", "library": library.name},
-                around=limited(program(plan, library, "limits.c")),
-            ),
+            _limits.arm(plan, library),
         ]
     return made
-
-
-def limited(command: Path) -> Any:
-    @contextmanager
-    def around() -> Iterator[str]:
-        done = subprocess.run(
-            [command, *map(str, LIMITS)],
-            capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        yield done.stdout
-
-    return around
 
 
 @dataclass
@@ -152,7 +117,7 @@ def look(library: str, run: Run) -> Lives:
     found.said, found.started, found.ended = first(cursor, COUNTS)
     cursor.execute(LIFE)
     found.out_of_order, found.without_run = first(cursor, DISORDER)
-    names = ["level", "threads", *PHASES, "total", "total_p99", "end_p99"]
+    names = ["level", "threads", *PHASES, "total", "total_p99", "first_round", "end_p99"]
     found.rows = [dict(zip(names, row, strict=True)) for row in cursor.execute(LEVEL).fetchall()]
     found.curve = cursor.execute(CURVE).fetchall()
     found.rates = cursor.execute(RATE).fetchall()
@@ -206,7 +171,7 @@ LEVEL = """
         quantile_disc(woken - started, 0.5), quantile_disc(ran - woken, 0.5) FILTER (ran <= runs),
         quantile_disc(runs - ran, 0.5) FILTER (ran <= runs), quantile_disc(ended - done, 0.5),
         quantile_disc(runs - called, 0.5), quantile_disc(runs - called, 0.99),
-        quantile_disc(ended - done, 0.99)
+        quantile_disc(runs - called, 0.5) FILTER (round = 0), quantile_disc(ended - done, 0.99)
     FROM life GROUP BY level ORDER BY level"""
 # Eight points for each doubling are enough.
 CURVE = """
@@ -235,6 +200,7 @@ def lifecycle(all_lives: Sequence[Lives]) -> Result:
         column("create", "from the call that creates a thread to its function, half of them", "ns",
                bar=True),
         column("create_p99", "the same, 99 of 100", "ns"),
+        column("create_first", "half of those of the first round, which have new stacks", "ns"),
         *(column(name, f"of it, half of them: {text}", "ns")
           for name, text in PHASES.items() if name != "done_to_end"),
         column("end", "from the return of its function to the thread's end, half of them", "ns"),
@@ -245,8 +211,8 @@ def lifecycle(all_lives: Sequence[Lives]) -> Result:
         for r in lives.rows:
             rows.append([
                 lives.library, r["level"], r["threads"], r["total"], r["total_p99"],
-                *(r[name] for name in PHASES if name != "done_to_end"), r["done_to_end"],
-                r["end_p99"],
+                r["first_round"], *(r[name] for name in PHASES if name != "done_to_end"),
+                r["done_to_end"], r["end_p99"],
             ])  # fmt: skip
             # With more threads only the wait for a CPU can be seen.
             if r["level"] <= FEW:
@@ -365,84 +331,28 @@ def memory(found: Sequence[Slopes]) -> Result:
     )  # fmt: skip
 
 
-KINDS = {
-    "user": "processes and threads of the user (RLIMIT_NPROC)",
-    "memory": "KiB of address space (RLIMIT_AS)",
-    "maps": "memory maps of the process (vm.max_map_count)",
-}
-
-
-def limit_rows(limits: Sequence[tuple[str, Run]]) -> list[tuple[str, dict[str, Any]]]:
-    """What the programs said that ran into limits."""
-    return [
-        (name, one)
-        for name, run in limits
-        for one in reports(Run(run.arm, None, str(run.oracle or "")), "limit")
-    ]
-
-
-def maximum(found: Sequence[tuple[str, dict[str, Any]]]) -> Result:
-    columns = [
-        column("library", "C library"),
-        column("limit", "what there is no more of"),
-        column("allowed", "how much of it was allowed", "count"),
-        column("threads", "threads that could be made", "count", bar=True),
-        column("maps_each", "memory maps that each took"),
-        column("error", "what pthread_create() returned then"),
-    ]
-    rows = [
-        [
-            name, KINDS.get(one["kind"], one["kind"]), one["limit"], one["made"],
-            f"{one['maps'] / max(one['made'], 1):.2f}", f"{one['errno']}: {one['error']}",
-        ]
-        for name, one in found
-    ]  # fmt: skip
-    return figure(
-        "maximum",
-        ("Threads until it fails", "Which limit ends the creation of threads, and how?"),
-        columns,
-        rows,
-        notes=[f"Limits of this machine: {machine_limits()}."],
-    )
-
-
-def machine_limits() -> str:
-    names = {"kernel.pid_max": "/proc/sys/kernel/pid_max",
-             "kernel.threads-max": "/proc/sys/kernel/threads-max",
-             "vm.max_map_count": "/proc/sys/vm/max_map_count",
-             "pids.max": "/sys/fs/cgroup/pids.max"}  # fmt: skip
-    return ", ".join(
-        f"{name} {number(path):,}" for name, path in names.items() if number(path) < 1 << 62
-    )
-
-
-def sentences(all_lives: Sequence[Lives], found: Sequence[tuple[str, Any]]) -> list[str]:
+def sentences(all_lives: Sequence[Lives]) -> list[str]:
+    """From the call to the first run, with the fewest and with the most threads; what failed."""
     said = []
-    least = min(number("/proc/sys/kernel/pid_max"), number("/proc/sys/kernel/threads-max"))
-    for name, one in found:
-        if one["kind"] == "maps" and one["made"]:
-            each = one["maps"] / one["made"]
-            by_maps = int(number("/proc/sys/vm/max_map_count") / each)
-            what = "memory maps" if by_maps < least else "thread numbers"
+    for x in all_lives:
+        if x.rows:
+            least, most = x.rows[0], x.rows[-1]
             said.append(
-                f"{name}: a thread takes {each:.1f} memory maps, so a process can have at most"
-                f" {min(by_maps, least):,} threads here, for {what} end first. No number is built"
-                " into the library."
+                f"{x.library}: from pthread_create() to the thread's function"
+                f" {duration(least['total'])} with {least['level']:,} at a time,"
+                f" {duration(most['total'])} with {most['level']:,} (99 of 100 within"
+                f" {duration(most['total_p99'])})."
             )
-    said += [
-        f"{lives.library}: of {f['level']:,} threads, {f['made']:,} could be made; then"
-        f" pthread_create() returned {f['errno']} ({f['error']}). {machine_limits()}."
-        for lives in all_lives
-        for f in lives.failed
-    ]
+        said += [
+            f"{x.library}: of {f['level']:,} threads, {f['made']:,} could be made; then"
+            f" pthread_create() returned {f['errno']} ({f['error']})."
+            f" {_limits.machine_limits()}."
+            for f in x.failed
+        ]
     return said
 
 
-def checks(
-    all_lives: Sequence[Lives],
-    found: Sequence[Slopes],
-    limits: Sequence[tuple[str, dict[str, Any]]],
-) -> list[Check]:
+def checks(all_lives: Sequence[Lives], found: Sequence[Slopes]) -> list[Check]:
     made = []
     for x in all_lives:
         made += [
@@ -470,15 +380,6 @@ def checks(
             f" its stack, at most its stack of {STACK // 1024} KiB and a page",
         )
         for s in found
-    ]
-    made += [
-        Check(
-            f"limit, {name}",
-            one["made"] + 1 == one["limit"],
-            f"a user who may have {one['limit']:,} threads got the first and {one['made']:,} more",
-        )
-        for name, one in limits
-        if one["kind"] == "user"
     ]
     return made
 

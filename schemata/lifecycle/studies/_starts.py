@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import duckdb
 
 from klogger.analysis import Picture
-from klogger.executor import Result
+from klogger.executor import Result, Rows
 from klogger_lab.study.model import Arm, Check, Plan, Run
 
 from ._libraries import column, figure, here, log_of, program, reports, start_ns
@@ -30,6 +31,8 @@ BASE_SECONDS, START_SECONDS = 1.0, 0.004
 # When exec lays out the new stack, the kernel counts pages that no fault has brought: so many
 # faults at each start are in one count only.
 FAULTS_APART = 2
+# A page fault is drawn so long.
+FAULT_NS = 1000
 COUNTED = ("opens", "failed", "maps", "protects", "calls")
 
 
@@ -114,6 +117,8 @@ class Started:
     logged_faults: int
     counted_faults: int
     files: str
+    # Of the quickest start: when something began and ended, since exec, and what it was.
+    steps: list[tuple[int, int, str]]
 
 
 # Of each start: what there was from exec until main() began, and, of calls, until the end. The
@@ -155,6 +160,19 @@ FILES = """
     JOIN NAMED AS n USING (file)
     WHERE s.program = $1 AND l.result >= 0 AND place(l.call) LIKE '%open%'
     GROUP BY ALL ORDER BY begun LIMIT 8"""
+# How long a page fault takes is not logged.
+STEPS = f"""
+    WITH one AS (SELECT * FROM started WHERE program = $program ORDER BY ns LIMIT 1)
+    SELECT i.time - one.execed AS begun, o.time - one.execed AS ended,
+        CASE WHEN i.id IN $opens THEN 'open' WHEN i.id = $mmap THEN 'mmap'
+            WHEN i.id = $mprotect THEN 'mprotect' ELSE 'other call' END AS what
+    FROM one JOIN SYS_IN AS i ON i.pid = one.pid AND i.time BETWEEN one.execed AND one.main
+    ASOF JOIN SYS_OUT AS o ON i.pid = o.pid AND i.id = o.id AND i.time <= o.time
+    UNION ALL
+    SELECT f.time - one.execed, f.time - one.execed + {FAULT_NS}, 'page fault'
+    FROM one JOIN FAULT AS f ON f.pid = one.pid AND f.time BETWEEN one.execed AND one.main
+    WHERE f.addr >= 4096
+    ORDER BY begun"""
 TOOK = "SELECT ns FROM started WHERE program = $1 ORDER BY ns"
 
 
@@ -205,6 +223,7 @@ def started(
         sum(n for _, n in faults),
         counted_faults,
         ", ".join(file for file, _ in files),
+        cursor.execute(STEPS, of_calls(calls, number)).fetchall(),
     )
 
 
@@ -212,15 +231,19 @@ def counts(
     cursor: duckdb.DuckDBPyConnection, calls: dict[str, int], number: int, early: bool
 ) -> dict[str, list[int]]:
     """System calls of each start, until main() or until the end."""
-    values = {
+    values = {**of_calls(calls, number), "early": early}
+    rows = cursor.execute(NUMBERS, values).fetchall()
+    return {key: [row[place] for row in rows] for place, key in enumerate(COUNTED)}
+
+
+def of_calls(calls: dict[str, int], number: int) -> dict[str, Any]:
+    """Values for a query about a program: the numbers of its calls."""
+    return {
         "opens": [n for n in (calls["open"], calls["openat"]) if n >= 0],
         "mmap": calls["mmap"],
         "mprotect": calls["mprotect"],
-        "early": early,
         "program": number,
     }
-    rows = cursor.execute(NUMBERS, values).fetchall()
-    return {key: [row[place] for row in rows] for place, key in enumerate(COUNTED)}
 
 
 def median_of(values: Iterable[float]) -> float:
@@ -262,6 +285,32 @@ def loader(found: Sequence[Started]) -> Result:
             "Before main() glibc asks the processor for its caches and features. On a virtual"
             " machine each of these instructions (cpuid) takes microseconds.",
         ],
+    )
+
+
+def startup(found: Sequence[Started]) -> Result:
+    columns = [
+        column("program", "library, and how the program is linked"),
+        column("what", "what is done"),
+        column("times", "how often", "count", bar=True),
+        column("took", "how long in all", "ns"),
+    ]
+    rows = []
+    for s in found:
+        for what in dict.fromkeys(kind for _, _, kind in s.steps):
+            mine = [(begun, ended) for begun, ended, kind in s.steps if kind == what]
+            took = sum(ended - begun for begun, ended in mine) if what != "page fault" else None
+            rows.append([s.name, what, len(mine), took])
+    points = [[begun, ended, s.name, what] for s in found for begun, ended, what in s.steps]
+    return figure(
+        "startup",
+        ("The quickest start of each", "What happens between exec and main()?"),
+        columns,
+        rows,
+        Picture("timeline", {"x": "begun", "x2": "ended", "row": "program", "colour": "what"}),
+        Rows(["begun", "ended", "program", "what"], points),
+        [column("begun", "time since exec", "ns"), column("ended", "end of it", "ns")],
+        [f"How long a page fault takes is not logged: each is drawn as {FAULT_NS} ns."],
     )
 
 

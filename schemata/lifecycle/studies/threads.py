@@ -6,13 +6,16 @@ measuring it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from klogger.durations import duration
 from klogger.executor import Result
 from klogger.ledger import read
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
 
 from . import _libraries as libraries
-from . import _lives, _mutexes, _starts, _told
+from . import _limits, _lives, _mutexes, _starts, _told
 from ._libraries import column, figure, here, of_part
 
 
@@ -28,7 +31,7 @@ def arms(plan: Plan) -> list[Arm]:
 def analyse(plan: Plan, runs: list[Run]) -> Answer:
     lives = [_lives.look(name, run) for name, run in of_part(runs, "lives")]
     slopes = [found for one in lives if (found := _lives.slopes(one)) is not None]
-    limits = _lives.limit_rows(of_part(runs, "limits"))
+    limits = _limits.found_by(of_part(runs, "limits"))
     mutexes = of_part(runs, "mutexes")
     locks = [one for name, run in mutexes for one in _mutexes.locks(name, run)]
     turns = [_mutexes.turns(name, run) for name, run in mutexes]
@@ -43,39 +46,31 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
     return Answer(
         [
             _lives.lifecycle(lives), _lives.first_run(lives), _lives.rate(lives),
-            _lives.maximum(limits), _lives.memory(slopes), _mutexes.futex_ratio(locks),
+            _limits.maximum(limits), _lives.memory(slopes), _mutexes.futex_ratio(locks),
             _mutexes.hand_off(turns), _told.signals(taken), _told.cancel(cancelled),
-            _told.timers(expired), _starts.loader(starts), libraries.sizes(sizes),
+            _told.timers(expired), _starts.loader(starts), _starts.startup(starts),
+            libraries.sizes(sizes),
             criteria(sizes, lives, slopes, taken, shared),
         ],
         [
-            *birth(lives), *_lives.sentences(lives, limits), *_mutexes.sentences(locks),
-            *_told.sentences(taken, cancelled), *_starts.sentences(starts),
+            *versions(), *_lives.sentences(lives), *_limits.sentences(limits),
+            *_mutexes.sentences(locks), *_told.sentences(taken, cancelled),
+            *_starts.sentences(starts),
         ],
         [
-            *_lives.checks(lives, slopes, limits),
+            *_lives.checks(lives, slopes),
+            *_limits.checks(limits),
             *_mutexes.checks(locks, turns, robust, shared),
             *_told.checks(taken, cancelled, expired),
             *_starts.checks(starts),
             complete(runs),
         ],
-        cannot(plan),
+        cannot(plan, lives, limits),
     )  # fmt: skip
 
 
-def birth(lives: list[_lives.Lives]) -> list[str]:
-    """From the call to the first run, with the fewest and with the most threads."""
-    said = []
-    for x in lives:
-        if x.rows:
-            least, most = x.rows[0], x.rows[-1]
-            said.append(
-                f"{x.library}: from pthread_create() to the thread's function"
-                f" {duration(least['total'])} with {least['level']:,} at a time,"
-                f" {duration(most['total'])} with {most['level']:,} (99 of 100 within"
-                f" {duration(most['total_p99'])})."
-            )
-    return said
+def versions() -> list[str]:
+    return [f"Compared are {', '.join(libraries.version(one) for one in here())}."]
 
 
 # The source's Table 2, as LinuxThreads and NPTL.
@@ -143,15 +138,15 @@ def complete(runs: list[Run]) -> Check:
     return Check("losses", not bad, "; ".join(bad) or "no event was lost")
 
 
-def cannot(plan: Plan) -> list[str]:
+def cannot(
+    plan: Plan, lives: Sequence[_lives.Lives], limits: Sequence[tuple[str, dict[str, Any]]]
+) -> list[str]:
     said = libraries.missing()
-    if not _lives.has_most(plan):
-        why = _lives.why_not_most(plan)
-        said.append(
-            why
-            or f"{_lives.MOST:,} threads at once: there was no time for them. Give it a larger"
-            " --budget."
-        )
+    if not any(m["level"] == _lives.MOST for x in lives for m in x.memory):
+        why = _lives.why_not_most(plan) or "there was no time for them. Give it a larger --budget."
+        said.append(f"{_lives.MOST:,} threads at once: {why}")
+    if not any(one["kind"] == "user" for _, one in limits):
+        said.append("The limit of a user: this process may not become another user.")
     said += [
         "uClibc, LinuxThreads and MIPS, which the source measured: they are not here. Its numbers"
         " are printed beside those of this machine's libraries.",
