@@ -40,7 +40,7 @@ PHASES = {
     "start_to_woken": "until it is on a run queue",
     "woken_to_run": "until it has a CPU",
     "run_to_code": "until its function runs",
-    "done_to_end": "from its return to the thread's end",
+    "done_to_end": "from its return to its end",
 }
 
 

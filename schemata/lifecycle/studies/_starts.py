@@ -252,7 +252,7 @@ def median_of(values: Iterable[float]) -> float:
 
 def loader(found: Sequence[Started]) -> Result:
     columns = [
-        column("program", "library, and how the program is linked"),
+        column("program", "program; its library, and how it is linked"),
         column("starts", "times it was started", "count"),
         column("to_main", "from exec to main(), half of them", "ns", bar=True),
         column("to_main_p99", "the same, 99 of 100", "ns"),
@@ -290,7 +290,7 @@ def loader(found: Sequence[Started]) -> Result:
 
 def startup(found: Sequence[Started]) -> Result:
     columns = [
-        column("program", "library, and how the program is linked"),
+        column("program", "program; its library, and how it is linked"),
         column("what", "what is done"),
         column("times", "how often", "count", bar=True),
         column("took", "how long in all", "ns"),
