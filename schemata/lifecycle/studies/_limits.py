@@ -7,6 +7,7 @@ programs run into limits of their own instead.
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,9 +24,9 @@ from ._libraries import Library, column, figure, program, reports
 # What the programs are given: a number of processes, KiB, memory maps.
 LIMITS = (503, 65536, 1009)
 KINDS = {
-    "user": "processes and threads of the user (RLIMIT_NPROC)",
-    "memory": "KiB of address space (RLIMIT_AS)",
-    "maps": "memory maps of the process (vm.max_map_count)",
+    "user": "threads of the user",
+    "memory": "KiB of address space",
+    "maps": "memory maps",
 }
 NO_LIMIT = 1 << 62
 SECONDS = 1.0
@@ -74,13 +75,18 @@ def maximum(found: Sequence[tuple[str, dict[str, Any]]]) -> Result:
     rows = [
         [
             name, KINDS.get(one["kind"], one["kind"]), one["limit"], one["made"],
-            f"{one['maps'] / max(one['made'], 1):.2f}", f"{one['errno']}: {one['error']}",
+            f"{one['maps'] / max(one['made'], 1):.2f}",
+            errno.errorcode.get(one["errno"], one["errno"]),
         ]
         for name, one in found
     ]  # fmt: skip
     question = "Which limit ends the creation of threads, and how?"
-    note = f"Limits of this machine: {machine_limits()}."
-    return figure("maximum", ("Threads until it fails", question), columns, rows, notes=[note])
+    notes = [
+        "The limits are those of the process alone: RLIMIT_NPROC for a user that nobody else is,"
+        " RLIMIT_AS, and vm.max_map_count after the process has used up all maps but these.",
+        f"Limits of this machine: {machine_limits()}.",
+    ]
+    return figure("maximum", ("Threads until it fails", question), columns, rows, notes=notes)
 
 
 def number(path: str) -> int:
