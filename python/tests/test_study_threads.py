@@ -123,8 +123,24 @@ def said_of_lives(*rows: list[int], threads: int = 2) -> list[dict[str, Any]]:
     times = [[row[0], *(START + us * US for us in row[1:])] for row in rows]
     memory = {"level": 2, "pid": 10, "VmPTE": 4, "KernelStack": 0}
     return [
-        {"role": "without", **memory, "threads": 0, "Threads": 1, "VmRSS": 100, "VmSize": 1000},
-        {"role": "with", **memory, "threads": threads, "Threads": 3, "VmRSS": 116, "VmSize": 1144},
+        {
+            "role": "without",
+            **memory,
+            "threads": 0,
+            "Threads": 1,
+            "Rss": 100,
+            "VmRSS": 0,
+            "VmSize": 1000,
+        },
+        {
+            "role": "with",
+            **memory,
+            "threads": threads,
+            "Threads": 3,
+            "Rss": 116,
+            "VmRSS": 0,
+            "VmSize": 1144,
+        },
         {"role": "lives", "level": 2, "pid": 10, "round": 0, "made": len(rows), "rows": times},
     ]
 
@@ -157,9 +173,10 @@ def test_threads_that_the_log_has_not_are_found(make_run: MakeRun, tmp_path: Pat
 
 @pytest.mark.parametrize(("kib", "ok"), [(8, True), (64, True), (3, False), (80, False)])
 def test_memory_of_a_thread(kib: int, ok: bool, tmp_path: Path) -> None:
-    bare = {"VmRSS": 50, "VmSize": 0, "VmPTE": 0, "KernelStack": 0}
+    bare = {"Rss": 50, "VmRSS": 0, "VmSize": 0, "VmPTE": 0, "KernelStack": 0}
     memory = [
-        {"threads": n, "Threads": n + 1, "VmRSS": 50 + 7 + kib * n, "VmSize": 80 * n, "VmPTE": 0,
+        {"threads": n, "Threads": n + 1, "Rss": 50 + 7 + kib * n, "VmRSS": 0,
+             "VmSize": 80 * n, "VmPTE": 0,
          "KernelStack": 16 * n, "without": bare}
         for n in (1, 10, 1000)
     ]  # fmt: skip

@@ -24,13 +24,20 @@ static void *live(void *at)
 	return NULL;
 }
 
+// The kernel adds up VmRSS from time to time only; Rss is counted when it is asked for.
 static void report_memory(const char *role, int threads)
 {
-	printf("{\"role\": \"%s\", \"level\": %d, \"pid\": %d, \"threads\": %d, \"Threads\": %ld, "
-	       "\"VmRSS\": %ld, \"VmSize\": %ld, \"VmPTE\": %ld, \"KernelStack\": %ld}\n",
-	       role, level, getpid(), threads, number_in("/proc/self/status", "Threads"),
-	       number_in("/proc/self/status", "VmRSS"), number_in("/proc/self/status", "VmSize"),
-	       number_in("/proc/self/status", "VmPTE"), number_in("/proc/meminfo", "KernelStack"));
+	static const char *const names[][2] = {
+		{ "/proc/self/status", "Threads" }, { "/proc/self/status", "VmRSS" },
+		{ "/proc/self/smaps_rollup", "Rss" }, { "/proc/self/status", "VmSize" },
+		{ "/proc/self/status", "VmPTE" }, { "/proc/meminfo", "KernelStack" },
+	};
+
+	printf("{\"role\": \"%s\", \"level\": %d, \"pid\": %d, \"threads\": %d", role, level,
+	       getpid(), threads);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		printf(", \"%s\": %ld", names[i][1], number_in(names[i][0], names[i][1]));
+	printf("}\n");
 }
 
 // Returns how many could be made.
