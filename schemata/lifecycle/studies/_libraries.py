@@ -251,9 +251,9 @@ def measure() -> dict[str, dict[str, int | None]]:
 def sizes(found: dict[str, dict[str, int | None]]) -> Result:
     columns = [
         column("file", "file of the library"),
-        *(column(f"{name}_today", f"{name} on this machine", "bytes") for name in found),
-        column("glibc_paper", "glibc in the paper: MIPS32, August 2005", "bytes"),
-        column("uclibc_paper", "uClibc in the paper", "bytes"),
+        *(column(f"{name}_today", f"{name} on this machine, bytes", "count") for name in found),
+        column("glibc_paper", "glibc in the paper, bytes: MIPS32, August 2005", "count"),
+        column("uclibc_paper", "uClibc in the paper, bytes", "count"),
     ]
     rows: list[list[Any]] = []
     points = []

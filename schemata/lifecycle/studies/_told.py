@@ -192,7 +192,7 @@ def cancelled(library: str, run: Run) -> list[Cancelled]:
 def cancel(found: Sequence[Cancelled]) -> Result:
     columns = [
         column("library", "C library"),
-        column("cancel", "where the thread was, and how it can be cancelled"),
+        column("cancel", "what the thread did, and how it can be cancelled"),
         column("calls", "calls of pthread_cancel()", "count"),
         column("cancelled", "threads that ended by it", "count"),
         column("signal", "signal that the library sends"),
@@ -203,9 +203,9 @@ def cancel(found: Sequence[Cancelled]) -> Result:
         column("ended_p99", "the same, 99 of 100", "ns"),
     ]
     where = {
-        "deferred": "asleep in pause(), deferred",
+        "deferred": "in pause(), deferred",
         "asynchronous": "at work, asynchronous",
-        "disabled": "disabled; it ends by itself",
+        "disabled": "disabled",
     }
     rows = [
         [

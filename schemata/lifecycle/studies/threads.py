@@ -80,7 +80,7 @@ CRITERIA = {
     "number of threads": ("hard-coded", "dynamic"),
     "efficiency": ("slowest", "fastest"),
     "signals to a thread": ("no", "yes"),
-    "shared between processes": ("no", "yes"),
+    "shared by processes": ("no", "yes"),
     "POSIX.1": ("no", "(yes)"),
 }
 
@@ -97,22 +97,22 @@ def criteria(
     told: dict[str, dict[str, str]] = {criterion: {} for criterion in CRITERIA}
     for name in names:
         size = sizes.get(name, {}).get("shared libc")
-        told["storage"][name] = f"{size:,} bytes (libc)" if size else "not known"
+        told["storage"][name] = f"{size:,} bytes of libc" if size else "not known"
         told["POSIX.1"][name] = "not tested"
     for s in slopes:
-        told["memory"][s.library] = f"{s.resident / 1024:.1f} KiB for each thread"
+        told["memory"][s.library] = f"{s.resident / 1024:.1f} KiB each"
     for x in lives:
         made = max((m["threads"] for m in x.memory), default=0)
         failed = f", then error {x.failed[0]['errno']}" if x.failed else " at once"
         told["number of threads"][x.library] = f"{made:,}{failed}"
         if x.rows:
-            told["efficiency"][x.library] = f"{duration(x.rows[0]['total'])} from call to run"
+            told["efficiency"][x.library] = f"{duration(x.rows[0]['total'])} to the first run"
     for t in taken:
         if t.at_target is not None:
             told["signals to a thread"][t.library] = f"{100 * t.at_target:.0f} % at the target"
     for name, one in shared.items():
         both = "yes" if one["held"] == one["pairs"] else "no"
-        told["shared between processes"][name] = f"{both}, {one['pairs']:,} locks"
+        told["shared by processes"][name] = f"{both}, {one['pairs']:,} locks"
     columns = [
         column("criterion", "criterion"),
         *(column(name, f"{name} here") for name in names),
