@@ -233,9 +233,9 @@ def lifecycle(all_lives: Sequence[Lives]) -> Result:
             column("phase", "phase"),
         ],
         [
-            "The creating thread goes on at once, and others want the CPUs too: so some threads wait"
-            " long for theirs, which is in the columns of 99 of 100. All threads of a round end at"
-            " the same moment.",
+            "The creating thread goes on at once, and others want the CPUs too. So some threads"
+            " wait long for theirs, which is in the columns of 99 of 100. All threads of a round"
+            " end at the same moment.",
             "Medians of phases do not add up to the median of the whole. The picture has those of"
             f" at most {FEW} threads.",
         ],
