@@ -26,6 +26,8 @@ LIMITS = MODULES["_limits"]
 # CLOCK_MONOTONIC at time 0 of the logs of tests.
 START = 5_000_000
 US = 1000
+# Schemata beside `lifecycle` whose events a part reads.
+OTHERS = {"lives": "scheduler", "mutexes": "scheduler futex", "told": "", "starts": "files traps"}
 MakeRun = Callable[..., Run]
 
 
@@ -45,9 +47,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         path = folder / "lifecycle" / "expect" / "x.expect"
         path.parent.mkdir(parents=True)
         lines = "".join(f"  {line.strip()}\n" for line in log.strip().splitlines())
-        path.write_text(
-            f"with: scheduler futex files traps\nlog:\n  process 10 prog\n{lines}finding:\n"
-        )
+        path.write_text(f"with: {OTHERS[part]}\nlog:\n  process 10 prog\n{lines}finding:\n")
         opened = klogger.open(expectation.make(expectation.read(path), folder / "x.klog-parquet"))
         arm = Arm(part, [], 1, {"part": part, "library": "libx", **more})
         return Run(arm, opened, "".join(json.dumps(one) + "\n" for one in said), oracle)
