@@ -394,6 +394,14 @@ def test_loader(table_of: str, ok: bool, make_run: MakeRun, tmp_path: Path) -> N
     assert check(answer, "page faults, libx, dynamic").ok
 
 
+def test_without_strace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compared with it, and the answer says so."""
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with STARTS.straced({"libx, dynamic": tmp_path / "nothing"}, tmp_path) as found:
+        assert found == {}
+    assert any("strace" in one for one in MODULES["cannot"](plan(tmp_path, 60), [], []))
+
+
 def test_too_many_faults_fail(make_run: MakeRun, tmp_path: Path) -> None:
     said = [
         {"role": "numbers", "open": -1, "openat": 257, "mmap": 9, "mprotect": 10},

@@ -314,6 +314,12 @@ def startup(found: Sequence[Started]) -> Result:
     )
 
 
+def cannot() -> list[str]:
+    if shutil.which("strace") is not None:
+        return []
+    return ["Whether system calls until main() are those that strace counts: it is not here."]
+
+
 def sentences(found: Sequence[Started]) -> list[str]:
     by_faults = sorted(found, key=lambda s: s.numbers["faults"])
     if not by_faults:

@@ -141,7 +141,7 @@ def complete(runs: list[Run]) -> Check:
 def cannot(
     plan: Plan, lives: Sequence[_lives.Lives], limits: Sequence[tuple[str, dict[str, Any]]]
 ) -> list[str]:
-    said = libraries.missing()
+    said = [*libraries.missing(), *_starts.cannot()]
     if not any(m["level"] == _lives.MOST for x in lives for m in x.memory):
         why = _lives.why_not_most(plan) or "there was no time for them. Give it a larger --budget."
         said.append(f"{_lives.MOST:,} threads at once: {why}")
