@@ -3,19 +3,20 @@
 
 CREATE TEMP VIEW futex_begin AS
 SELECT tid AS key, lock AS who, time,
-    {'holder': holder, 'stack': user_stack, 'op': op, 'tgid': tgid, 'timed': timed} AS begun
+    {'holder': holder, 'stack': user_stack, 'op': op, 'tgid': tgid, 'timed': timed, 'prio': prio}
+        AS begun
 FROM WAIT;
 CREATE TEMP VIEW futex_end AS
 SELECT tid AS key, lock AS who, time,
-    {'took': took, 'asleep': asleep, 'result': result, 'waker': waker} AS ended
+    {'took': took, 'asleep': asleep, 'result': result, 'waker': waker, 'handoff': handoff} AS ended
 FROM WAITED;
 CREATE TEMP TABLE futex_pair AS
 SELECT key AS pid, NULL AS place, who AS lock, begun, ended, from_ns, to_ns, outside
 FROM klogger.pairs('futex_begin', 'futex_end') WHERE from_ns IS NOT NULL;
 CREATE TEMP TABLE futex_wait AS
 SELECT pid, from_ns AS time, begun.tgid AS tgid, lock, begun.holder AS holder, begun.op AS op,
-    begun.stack AS stack, begun.timed AS timed, from_ns, to_ns, ended.result AS result,
-    ended.waker AS waker,
+    begun.stack AS stack, begun.timed AS timed, begun.prio AS prio, from_ns, to_ns,
+    ended.result AS result, ended.waker AS waker, ended.handoff AS handoff,
     least(coalesce(ended.asleep, 0), 9223372036854775807)::BIGINT AS asleep,
     to_ns - from_ns AS ns, broken
 FROM klogger.broken('futex_pair', ['WAIT', 'WAITED']);
@@ -29,3 +30,6 @@ SELECT id, coalesce(list_filter(frames, lambda f: NOT starts_with(f, '__')
     frames[1]) AS site
 FROM klogger.stack WHERE kind = 'user';
 CREATE TEMP MACRO futex_name(tgid, lock) AS format('{}:{}', tgid, hex(lock));
+-- A priority of the kernel, as sched_setscheduler() and nice have it.
+CREATE TEMP MACRO futex_prio(prio) AS CASE WHEN prio < 0 THEN 'deadline'
+    WHEN prio < 100 THEN format('real time {}', 99 - prio) ELSE format('nice {}', prio - 120) END;
