@@ -22,11 +22,13 @@ SELECT pid, from_ns AS time, begun.tgid AS tgid, lock, begun.holder AS holder, b
 FROM klogger.broken('futex_pair', ['WAIT', 'WAITED']);
 DROP TABLE futex_pair;
 
--- Where the program waits: the first function that is not one of the C library's.
+-- Where the program waits or wakes: the first function that is not one of the C library's.
 CREATE TEMP TABLE futex_site AS
-SELECT id, coalesce(list_filter(frames, lambda f: NOT starts_with(f, '__')
-        AND NOT starts_with(f, '?') AND NOT starts_with(f, 'pthread_')
-        AND NOT regexp_matches(f, '^lib(c|pthread)\.so'))[1],
+SELECT id, coalesce(list_filter(list_zip(frames, files), lambda f: f[1] IS NOT NULL
+        AND NOT starts_with(f[1], '__') AND NOT starts_with(f[1], '?')
+        AND NOT starts_with(f[1], 'pthread_')
+        AND NOT regexp_matches(f[1], '^(lib(c|pthread)|ld-musl-[a-z0-9_]*)\.so')
+        AND NOT coalesce(regexp_matches(f[2], '/(lib(c|pthread)[.-]|ld-musl-)'), false))[1][1],
     frames[1]) AS site
 FROM klogger.stack WHERE kind = 'user';
 CREATE TEMP MACRO futex_name(tgid, lock) AS format('{}:{}', tgid, hex(lock));
