@@ -90,8 +90,10 @@ def guilty_table(loads: list[Seen]) -> Result:
         Picture("stacked", {"x": "part", "y": "load", "colour": "mutex"}),
         Rows(["load", "part", "mutex"], points),
         notes=[
-            "The league ranks by time. The rule asks how evenly waits are spread over a round: a"
-            " holder that loses its CPU makes others wait for long, but once."
+            (
+                "The league ranks by time. The rule asks how evenly waits are spread over a round: a"
+                " holder that loses its CPU makes others wait for long, but once."
+            )
         ],
     )
     return with_columns(made, drawn)
@@ -105,7 +107,9 @@ def times_table(loads: list[Seen]) -> Result:
             "ns",
             "time in pthread_mutex_lock() for guilty mutexes, by its own clock",
         ),
-        column("logged", "ns", "time in the kernel's waits for them", bar=True),
+        column(
+            "logged", "ns", "time of the waits for guilty mutexes in the log", bar=True
+        ),
         column("differ", "share", "difference of the two"),
         column("spun", "count", "mutexes got by trying again, by the program's count"),
         column("calls", "count", "calls of pthread_mutex_lock(), by its count"),
@@ -191,5 +195,4 @@ def convoys_table(one: Seen) -> Result:
         "Are planted convoys found?",
         columns,
         rows,
-        Picture("bars", {"x": "convoys", "y": "lock"}),
     )

@@ -19,9 +19,9 @@ ROUNDS = 40
 CONVOYS = 7
 # Seconds that the arm with the convoys takes.
 CONVOY_SECONDS = 1.0
-# What the source's question needs: of the runs with at least so many threads, this part.
+# What is asked for: of the rounds with at least so many threads all but this part, or one.
 LEAST_THREADS = 4
-LEAST_FIRST = 0.95
+MOST_MISSED = 0.05
 # Of the program's own time.
 TIME_SLACK = 0.05
 
@@ -72,15 +72,22 @@ def many(loads: list[Seen]) -> list[Round]:
     ]
 
 
+def enough(found: int, rounds: int) -> bool:
+    """One may always be missing: one holder that loses its CPU to another program for long."""
+    return 0 < rounds and rounds - found <= max(1, MOST_MISSED * rounds)
+
+
 def sentences(loads: list[Seen]) -> list[str]:
     rounds = many(loads)
     clean = [r for one in loads for r in one.rounds if not r.planted]
     first = sum(r.first for r in rounds)
     alarms = sum(r.named is not None for r in clean)
     said = [
-        f"With {LEAST_THREADS} threads or more the guilty one of 200 mutexes was first in the"
-        f" league in {first} of {len(rounds)} rounds; the rule raised {alarms} false alarms in"
-        f" {len(clean)} rounds without one.",
+        (
+            f"With {LEAST_THREADS} threads or more the guilty one of 200 mutexes was first in the"
+            f" league in {first} of {len(rounds)} rounds; the rule raised {alarms} false alarms in"
+            f" {len(clean)} rounds without one."
+        ),
     ]
     spun = [(one, sum(r.spun for r in one.rounds), sum(r.calls for r in one.rounds))
             for one in loads if one.spin and one.threads >= LEAST_THREADS]  # fmt: skip
@@ -108,9 +115,9 @@ def checks(all_seen: list[Seen]) -> list[Check]:
     alarms = sum(r.named is not None for r in clean)
     strangers = sum(one.strangers for one in loads)
     made = [
-        Check("the guilty mutex is first in the league", first >= LEAST_FIRST * len(rounds) > 0,
+        Check("the guilty mutex is first in the league", enough(first, len(rounds)),
               f"{first} of {len(rounds)} rounds with {LEAST_THREADS} threads or more"),
-        Check("the rule names the guilty mutex", named >= LEAST_FIRST * len(rounds) > 0,
+        Check("the rule names the guilty mutex", enough(named, len(rounds)),
               f"{named} of the same {len(rounds)} rounds"),
         Check("its call path is right", 0 < first == path,
               f"{path} of the {first} rounds in which it is first: waited for in write_journal(),"
@@ -155,12 +162,18 @@ def switch_check(one: Seen) -> Check:
 
 
 CANNOT = (
-    "The source's signature of a spinning loop (bus use, cycles per instruction, shared data):"
-    " it needs hardware counters, which this study does not use.",
-    "Placing threads by their use of resources (floating point beside memory): the source asks"
-    " for it, and did not measure it. It needs the same counters.",
-    "Its main proposal, sequences of events as breakpoints: a log can be searched for them"
-    " afterwards, and does not stop the program.",
+    (
+        "The source's signature of a spinning loop (bus use, cycles per instruction, shared data):"
+        " it needs hardware counters, which this study does not use."
+    ),
+    (
+        "Placing threads by their use of resources (floating point beside memory): the source asks"
+        " for it, and did not measure it. It needs the same counters."
+    ),
+    (
+        "Its main proposal, sequences of events as breakpoints: a log can be searched for them"
+        " afterwards, and does not stop the program."
+    ),
     "Locks of the kernel: 'klogger study locks' and the schema 'locking' have them.",
     "Locks that processes share: each process has its own address for them.",
 )
