@@ -26,7 +26,7 @@ DROP TABLE futex_pair;
 CREATE TEMP TABLE futex_site AS
 SELECT id, coalesce(list_filter(list_zip(frames, files), lambda f: f[1] IS NOT NULL
         AND NOT starts_with(f[1], '__') AND NOT starts_with(f[1], '?')
-        AND NOT starts_with(f[1], 'pthread_')
+        AND NOT regexp_matches(f[1], '^(pthread_|lll_|futex_wa|syscall$)')
         AND NOT regexp_matches(f[1], '^(lib(c|pthread)|ld-musl-[a-z0-9_]*)\.so')
         AND NOT coalesce(regexp_matches(f[2], '/(lib(c|pthread)[.-]|ld-musl-)'), false))[1][1],
     frames[1]) AS site
