@@ -141,7 +141,6 @@ def test_a_hand_off_is_a_part_of_the_wait(recorder, workloads):
     assert log.one(f"SELECT count(*) FROM WAITED WHERE {woken}") >= 1009
     assert log.one(f"SELECT count(*) FROM WAITED WHERE {woken} AND handoff = 0") == 0
     assert log.one("SELECT count(*) FROM WAITED WHERE handoff > took") == 0
-    # From the call that wakes it: that was entered before, and may return later.
     assert log.one("SELECT count(*) FROM WAITED WHERE asleep = 0 AND handoff > 0") == 0
 
 

@@ -220,8 +220,9 @@ static void *wait_by_calls(void *unused)
 {
     (void)unused;
     for (int i = 0; i < CALLS + MOVES; i++) {
-        while (!__atomic_load_n(&words[1], __ATOMIC_ACQUIRE))
-            syscall(CALL_WAIT, &words[0], 0, ~0ul & 0xffffffff, FLAGS, NULL, 0);
+        do
+            syscall(CALL_WAIT, &words[0], 0ul, 0xfffffffful, FLAGS, NULL, 0);
+        while (!__atomic_load_n(&words[1], __ATOMIC_ACQUIRE));
         __atomic_store_n(&words[1], 0, __ATOMIC_RELEASE);
     }
     return NULL;
@@ -242,8 +243,7 @@ static void wake_by_calls(int moves)
         from = (unsigned int *)&locks[0];
     }
     __atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
-    while (syscall(CALL_WAKE, from, ~0ul & 0xffffffff, 1, FLAGS) != 1 &&
-           __atomic_load_n(&words[1], __ATOMIC_ACQUIRE))
+    while (syscall(CALL_WAKE, from, 0xfffffffful, 1, FLAGS) != 1)
         usleep(100);
     while (__atomic_load_n(&words[1], __ATOMIC_ACQUIRE))
         usleep(100);
