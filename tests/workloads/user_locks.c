@@ -391,7 +391,8 @@ int main(int argc, char **argv)
     } else if (!strcmp(what, "inversion")) {
         invert();
     } else {
-        fprintf(stderr, "usage: user_locks free|guilty|pingpong|pi|deadlock|calls|vain|inversion\n");
+        fprintf(stderr, "usage: user_locks free|guilty|pingpong|pi|deadlock|calls|vain|"
+                        "inversion\n");
         return 2;
     }
     return 0;

@@ -66,7 +66,7 @@ SELECT lock, what, times FROM (
 ) WHERE times > 0 ORDER BY total DESC, lock, what;
 
 -- finding
-SELECT format('{:,} of {:,} calls for locks were in vain: spurious waits {:,}, changed values {:,}, '
-    'wakes of nobody {:,}.', sum(spurious + again + nobody)::BIGINT,
+SELECT format('{:,} of {:,} calls for locks were in vain: spurious waits {:,}, changed values '
+    '{:,}, wakes of nobody {:,}.', sum(spurious + again + nobody)::BIGINT,
     sum(waits + wakes)::BIGINT, sum(spurious)::BIGINT, sum(again)::BIGINT, sum(nobody)::BIGINT)
 FROM in_vain HAVING count(*) > 0;

@@ -16,8 +16,8 @@
 -- column max [ns]: the longest
 -- column threads [count]: that waited
 -- column holder: thread that held it most often when another one began to wait
--- column woken_in: function that wakes those that wait, most often: of a mutex the one that gives it
---     back
+-- column woken_in: function that wakes those that wait, most often; of a mutex the one that gives
+--     it back
 -- note: Locks are told apart by process and address: one that processes share is several here.
 -- note: A condition, a barrier or a join is waited for in the same way, and has no holder.
 -- empty: no thread in scope waited for a lock in the kernel

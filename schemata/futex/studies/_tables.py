@@ -91,8 +91,8 @@ def guilty_table(loads: list[Seen]) -> Result:
         Rows(["load", "part", "mutex"], points),
         notes=[
             (
-                "The league ranks by time. The rule asks how evenly waits are spread over a round: a"
-                " holder that loses its CPU makes others wait for long, but once."
+                "The league ranks by time. The rule asks how evenly waits are spread over a round:"
+                " a holder that loses its CPU makes others wait for long, but once."
             )
         ],
     )
