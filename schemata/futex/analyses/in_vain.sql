@@ -4,7 +4,7 @@
 -- order: 25
 -- events: WAIT, WAITED, WOKE
 -- include: _futex
--- picture: stacked x=times y=lock colour=what
+-- picture: stacked x=times y=place colour=what
 -- column program: program
 -- column lock: process and address
 -- column site: function that waits for it most often
@@ -15,6 +15,7 @@
 -- column wakes [count]: calls that wake
 -- column nobody [count]: of them those that woke nobody
 -- column in_vain [share, bar]: spurious, again and nobody: their part of all calls for this lock
+-- column place: function that waits, and address
 -- column times [count]: calls
 -- column what: why they were of no use
 -- note: A wait is spurious if it returned 0 and the thread's next call for the same lock is to wait
@@ -55,15 +56,15 @@ FROM in_vain ORDER BY spurious + again + nobody DESC, waits + wakes DESC, lock;
 
 -- picture
 WITH worst AS (
-    SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS lock, spurious, again, nobody,
+    SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS place, spurious, again, nobody,
         spurious + again + nobody AS total
-    FROM in_vain ORDER BY total DESC, lock LIMIT 12
+    FROM in_vain ORDER BY total DESC, place LIMIT 12
 )
-SELECT lock, what, times FROM (
-    SELECT lock, 'spurious' AS what, spurious AS times, total FROM worst
-    UNION ALL SELECT lock, 'value had changed', again, total FROM worst
-    UNION ALL SELECT lock, 'woke nobody', nobody, total FROM worst
-) WHERE times > 0 ORDER BY total DESC, lock, what;
+SELECT place, what, times FROM (
+    SELECT place, 'spurious' AS what, spurious AS times, total FROM worst
+    UNION ALL SELECT place, 'value had changed', again, total FROM worst
+    UNION ALL SELECT place, 'woke nobody', nobody, total FROM worst
+) WHERE times > 0 ORDER BY total DESC, place, what;
 
 -- finding
 SELECT format('{:,} of {:,} calls for locks were in vain: spurious waits {:,}, changed values '

@@ -4,16 +4,16 @@
 -- order: 15
 -- events: WAIT, WAITED, WOKE, BOOST
 -- include: _futex
--- picture: bars x=waited y=pair
+-- picture: stacked x=waited y=pair colour=inherits
 -- column program: program
 -- column lock: process and address
 -- column waiter: thread that waits
 -- column priority: its own
 -- column holder: thread that holds the lock when the other one begins to wait
 -- column holder_priority: its own
--- column inherits: whether the lock lends the waiter's priority to the holder
+-- column inherits: whether the holder inherits the waiter's priority
 -- column waits [count]: such waits
--- column waited [ns, bar]: time in them
+-- column waited [ns, bar]: time in these waits
 -- column p50 [ns]: half of the waits took no longer
 -- column max [ns]: the longest
 -- column pair: waiter, and holder of the lock
@@ -49,7 +49,8 @@ SELECT comm(pid, time) AS program, futex_name(tgid, lock) AS lock, thread(pid, t
 FROM inversion ORDER BY waited DESC, waiter, holder, lock;
 
 -- picture
-SELECT format('{} for {}', thread(pid, time), thread(holder, time)) AS pair, waited
+SELECT format('{} for {}', thread(pid, time), thread(holder, time)) AS pair,
+    CASE WHEN inherits THEN 'yes' ELSE 'no' END AS inherits, waited
 FROM inversion ORDER BY waited DESC, pair LIMIT 15;
 
 -- finding
