@@ -29,7 +29,7 @@ def user_locks(tmp_path_factory) -> Path:
 
 
 def recorded(recorder, program: Path, what: str) -> tuple[Log, list[str]]:
-    done, path = recorder.run("-s", MUTEX, "-s", FUTEX, "--", program, what)
+    done, path = recorder.run("-s", FUTEX, "-s", MUTEX, "--", program, what)
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
     assert all(log.lost(event) == 0 for event in ("USED", "WAIT", "WAITED", "WOKE"))
