@@ -45,14 +45,15 @@ SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS lock, waited FROM leagu
 ORDER BY waited DESC, lock LIMIT 15;
 
 -- finding
+-- Locks that have a holder first: conditions and joins are waited for on purpose.
+WITH worst AS (FROM league ORDER BY holder IS NULL, waited DESC, lock LIMIT 1)
 SELECT format('Threads waited {} for {:,} locks; {} of it for {} in {}{}.',
-    duration(least(sum(waited), 9223372036854775807)::BIGINT), count(*), duration(max(waited)),
-    hex(arg_max(lock, waited)),
-    coalesce(arg_max(site, waited), 'an unknown function'),
-    CASE WHEN arg_max(coalesce(holder, 0), waited) > 0 THEN format(', mostly held by {}',
-        thread(arg_max(coalesce(holder, 0), waited), arg_max(time, waited))) ELSE '' END),
-    least(max(waited) / greatest(any_value(to_ns), 1), 1) AS weight
-FROM league, klogger.recording HAVING count(*) > 0;
+    duration((SELECT least(sum(waited), 9223372036854775807)::BIGINT FROM league)),
+    (SELECT count(*) FROM league), duration(waited), hex(lock),
+    coalesce(site, 'an unknown function'), CASE WHEN holder IS NOT NULL
+        THEN format(', mostly held by {}', thread(holder, time)) ELSE '' END),
+    least(waited / greatest((SELECT to_ns FROM klogger.recording), 1), 1) AS weight
+FROM worst;
 
 -- warning
 SELECT format('Left out, because events are missing in between: {:,} {}.', count(*),
