@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import support
 
@@ -27,7 +28,7 @@ def wait(lock: int, begin_us: int, us: int, tid: int = 10) -> list[str]:
     ]
 
 
-def seen(tmp_path: Path, waits: list[list[str]], output: str):
+def seen(tmp_path: Path, waits: list[list[str]], output: str) -> Any:
     lines = sorted((line for two in waits for line in two), key=lambda x: int(x.split("us")[0]))
     log = ["  process 10 contention", "  process 11 contention", *lines, "  end 100ms"]
     text = ["analysis: league", "log:", *log, "table: program", "  contention"]
