@@ -107,3 +107,59 @@ def test_a_dead_lock_is_found(recorder, workloads):
 @pytest.mark.parametrize("what", ["pingpong", "pi"])
 def test_no_dead_lock_where_there_is_none(recorder, workloads, what):
     assert Locks(recorder, workloads, what).tables()["cycles"] == []
+
+
+def test_calls_of_their_own(recorder, workloads):
+    locks = Locks(recorder, workloads, "calls")
+    if locks.words == ["absent"]:
+        pytest.skip("this kernel has no futex_wait(), futex_wake() and futex_requeue()")
+    waited, moved = (int(word, 16) for word in locks.words)
+    one = locks.log.one
+    waits = one("SELECT count(*) FROM WAIT WHERE op = 21")
+    # A wait is interrupted by nothing but the wakes.
+    assert waits == one("SELECT count(*) FROM WAITED WHERE op = 21 AND result = 0") == 101 + 7
+    assert one(f"SELECT count(*) FROM WAIT WHERE op = 21 AND lock <> {waited}") == 0
+    assert one("SELECT sum(result) FROM WOKE WHERE op = 22") == 101 + 7
+    assert one(f"SELECT sum(result) FROM WOKE WHERE op = 22 AND lock = {moved}") == 7
+    # It is called until the other thread waits.
+    assert one("SELECT sum(result) FROM WOKE WHERE op = 23") == 7
+    assert one(f"SELECT count(*) FROM WOKE WHERE op = 23 AND (lock, asked) <> ({waited}, 1)") == 0
+
+
+def test_calls_in_vain(recorder, workloads):
+    locks = Locks(recorder, workloads, "vain")
+    address, *counts = locks.words
+    (row,) = [r for r in locks.tables()["in_vain"] if r["lock"].endswith(f":{address}")]
+    told = [row[name] for name in ("spurious", "again", "timeouts", "nobody")]
+    assert told == [int(word) for word in counts]
+    assert row["waits"] == 17 + 3 + 53
+
+
+def test_a_hand_off_is_a_part_of_the_wait(recorder, workloads):
+    log = Locks(recorder, workloads, "pingpong").log
+    woken = "asleep > 0 AND result = 0"
+    assert log.one(f"SELECT count(*) FROM WAITED WHERE {woken}") >= 1009
+    assert log.one(f"SELECT count(*) FROM WAITED WHERE {woken} AND handoff = 0") == 0
+    assert log.one("SELECT count(*) FROM WAITED WHERE handoff > took") == 0
+    assert log.one("SELECT count(*) FROM WAITED WHERE asleep = 0 AND handoff > 0") == 0
+
+
+def test_priority_inversion(recorder, workloads):
+    locks = Locks(recorder, workloads, "inversion")
+    if locks.words == ["refused"]:
+        pytest.skip("no right to real-time priorities")
+    tables = locks.tables()
+    lent, lent_ns, kept, kept_ns = locks.words
+    assert len(tables["inversion"]) == 2
+    for address, ns, inherits in ((lent, lent_ns, "yes"), (kept, kept_ns, "no")):
+        (row,) = [r for r in tables["inversion"] if r["lock"].endswith(f":{address}")]
+        assert (row["inherits"], row["waits"]) == (inherits, 11)
+        assert (row["priority"], row["holder_priority"]) == ("real time 50", "real time 10")
+        assert row["waited"] == pytest.approx(int(ns), rel=0.05)
+    (boosted,) = tables["inheritance"]
+    assert (boosted["own"], boosted["inherited"]) == ("real time 10", "real time 50")
+    (lent_row,) = [r for r in tables["inversion"] if r["inherits"] == "yes"]
+    assert (boosted["times"], boosted["waiter"]) == (11, lent_row["waiter"])
+    assert boosted["holder"] == lent_row["holder"]
+    # It is boosted while the other one waits.
+    assert boosted["lasted"] <= lent_row["waited"]

@@ -11,13 +11,27 @@
  *   user_locks pi                   a mutex with priority inheritance, 53 waits: "pi ADDRESS"
  *   user_locks deadlock             two threads take two mutexes in opposite order, and end by a
  *                                   signal: "deadlock ADDRESS ADDRESS"
+ *   user_locks calls                one thread waits by futex_wait(), another one wakes it by
+ *                                   futex_wake(), 101 times; and 7 times moves it by
+ *                                   futex_requeue() before: "calls ADDRESS ADDRESS"; "absent" on
+ *                                   a kernel without these calls
+ *   user_locks vain                 calls for one lock that are of no use: "vain ADDRESS SPURIOUS
+ *                                   AGAIN TIMEOUTS NOBODY", by their results
+ *   user_locks inversion            a thread of priority 50 waits 11 times for one of priority 10,
+ *                                   for a mutex with priority inheritance, and then for one
+ *                                   without: "inversion ADDRESS WAITED_NS ADDRESS WAITED_NS";
+ *                                   "refused" without the right to such priorities
  */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +41,15 @@
 #define THREADS 4
 #define TURNS 211
 #define PI_TURNS 53
+#define CALLS 101
+#define MOVES 7
+#define INVERSIONS 11
+/* Since Linux 6.7; their numbers are the same everywhere. */
+#define CALL_WAKE 454
+#define CALL_WAIT 455
+#define CALL_REQUEUE 456
+/* Words of 32 bits, of this process only. */
+#define FLAGS (2 | FUTEX_PRIVATE_FLAG)
 
 static pthread_mutex_t locks[LOCKS][2] __attribute__((aligned(128)));
 static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
@@ -34,6 +57,8 @@ static pthread_barrier_t barrier;
 static const int guilty = 11;
 static unsigned long long waited[THREADS], all[THREADS];
 static int turn;
+static unsigned int words[2] __attribute__((aligned(64)));
+static pthread_mutex_t lent, kept = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned long long now(void)
 {
@@ -191,6 +216,156 @@ static void die(void)
     _exit(0);
 }
 
+static void *wait_by_calls(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < CALLS + MOVES; i++) {
+        do
+            syscall(CALL_WAIT, &words[0], 0ul, 0xfffffffful, FLAGS, NULL, 0);
+        while (!__atomic_load_n(&words[1], __ATOMIC_ACQUIRE));
+        __atomic_store_n(&words[1], 0, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+/* Wakes the other thread, which may not wait yet, or moves it before. */
+static void wake_by_calls(int moves)
+{
+    struct {
+        unsigned long long value, address;
+        unsigned int flags, reserved;
+    } both[2] = {{0, (unsigned long)&words[0], FLAGS, 0}, {0, (unsigned long)&locks[0], FLAGS, 0}};
+    unsigned int *from = &words[0];
+
+    if (moves) {
+        while (syscall(CALL_REQUEUE, both, 0, 0, 1) != 1)
+            usleep(100);
+        from = (unsigned int *)&locks[0];
+    }
+    __atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+    while (syscall(CALL_WAKE, from, 0xfffffffful, 1, FLAGS) != 1)
+        usleep(100);
+    while (__atomic_load_n(&words[1], __ATOMIC_ACQUIRE))
+        usleep(100);
+}
+
+static void call(void)
+{
+    pthread_t thread;
+
+    if (syscall(CALL_WAKE, &words[0], 1ul, 1, FLAGS) < 0 && errno == ENOSYS) {
+        printf("calls absent\n");
+        return;
+    }
+    pthread_create(&thread, NULL, wait_by_calls, NULL);
+    for (int i = 0; i < CALLS; i++)
+        wake_by_calls(0);
+    for (int i = 0; i < MOVES; i++)
+        wake_by_calls(1);
+    pthread_join(thread, NULL);
+    printf("calls %p %p\n", (void *)&words[0], (void *)&locks[0]);
+}
+
+static long wait_for(unsigned int value, long timeout_ns)
+{
+    struct timespec timeout = {0, timeout_ns};
+
+    return syscall(SYS_futex, &words[0], FUTEX_WAIT_PRIVATE, value, timeout_ns ? &timeout : NULL);
+}
+
+static void *wait_in_vain(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&words[1], __ATOMIC_ACQUIRE))
+        if (wait_for(0, 0) == 0)
+            __atomic_add_fetch(&turn, 1, __ATOMIC_ACQ_REL);
+    return NULL;
+}
+
+static void be_of_no_use(void)
+{
+    int again = 0, timeouts = 0, nobody = 0;
+    pthread_t thread;
+
+    for (int i = 0; i < 17; i++)
+        again += wait_for(1, 0) < 0 && errno == EAGAIN;
+    for (int i = 0; i < 3; i++)
+        timeouts += wait_for(0, 1000000) < 0 && errno == ETIMEDOUT;
+    pthread_create(&thread, NULL, wait_in_vain, NULL);
+    for (int i = 1; i <= PI_TURNS; i++) {
+        if (i == PI_TURNS)
+            __atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+        while (syscall(SYS_futex, &words[0], FUTEX_WAKE_PRIVATE, 1) != 1) {
+            nobody++;
+            usleep(100);
+        }
+        while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != i)
+            usleep(100);
+    }
+    pthread_join(thread, NULL);
+    /* After the last one it did not wait again. */
+    printf("vain %p %d %d %d %d\n", (void *)&words[0], PI_TURNS - 1, again, timeouts, nobody);
+}
+
+static int become(int priority)
+{
+    struct sched_param parameter = {.sched_priority = priority};
+
+    return pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
+}
+
+static void *want(void *mutex)
+{
+    become(50);
+    for (int i = 0; i < INVERSIONS; i++) {
+        unsigned long long begun;
+
+        pthread_barrier_wait(&barrier);
+        begun = now();
+        pthread_mutex_lock(mutex);
+        waited[mutex == &kept] += now() - begun;
+        pthread_mutex_unlock(mutex);
+        pthread_barrier_wait(&barrier);
+    }
+    return NULL;
+}
+
+static void keep_waiting(pthread_mutex_t *mutex)
+{
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, want, mutex);
+    for (int i = 0; i < INVERSIONS; i++) {
+        pthread_mutex_lock(mutex);
+        pthread_barrier_wait(&barrier);
+        /* Until the other one waits: the mark of the kernel, or of the C library. */
+        while (!(__atomic_load_n((unsigned int *)mutex, __ATOMIC_RELAXED) &
+                 (mutex == &lent ? FUTEX_WAITERS : 2)))
+            usleep(100);
+        usleep(5000);
+        pthread_mutex_unlock(mutex);
+        pthread_barrier_wait(&barrier);
+    }
+    pthread_join(thread, NULL);
+}
+
+static void invert(void)
+{
+    pthread_mutexattr_t attributes;
+
+    if (become(10)) {
+        printf("inversion refused\n");
+        return;
+    }
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&lent, &attributes);
+    pthread_barrier_init(&barrier, NULL, 2);
+    keep_waiting(&lent);
+    keep_waiting(&kept);
+    printf("inversion %p %llu %p %llu\n", (void *)&lent, waited[0], (void *)&kept, waited[1]);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc == 2 ? argv[1] : "";
@@ -209,8 +384,15 @@ int main(int argc, char **argv)
         lend();
     } else if (!strcmp(what, "deadlock")) {
         die();
+    } else if (!strcmp(what, "calls")) {
+        call();
+    } else if (!strcmp(what, "vain")) {
+        be_of_no_use();
+    } else if (!strcmp(what, "inversion")) {
+        invert();
     } else {
-        fprintf(stderr, "usage: user_locks free|guilty|pingpong|pi|deadlock\n");
+        fprintf(stderr, "usage: user_locks free|guilty|pingpong|pi|deadlock|calls|vain|"
+                        "inversion\n");
         return 2;
     }
     return 0;

@@ -3,29 +3,35 @@
 
 CREATE TEMP VIEW futex_begin AS
 SELECT tid AS key, lock AS who, time,
-    {'holder': holder, 'stack': user_stack, 'op': op, 'tgid': tgid, 'timed': timed} AS begun
+    {'holder': holder, 'stack': user_stack, 'op': op, 'tgid': tgid, 'timed': timed, 'prio': prio}
+        AS begun
 FROM WAIT;
 CREATE TEMP VIEW futex_end AS
 SELECT tid AS key, lock AS who, time,
-    {'took': took, 'asleep': asleep, 'result': result, 'waker': waker} AS ended
+    {'took': took, 'asleep': asleep, 'result': result, 'waker': waker, 'handoff': handoff} AS ended
 FROM WAITED;
 CREATE TEMP TABLE futex_pair AS
 SELECT key AS pid, NULL AS place, who AS lock, begun, ended, from_ns, to_ns, outside
 FROM klogger.pairs('futex_begin', 'futex_end') WHERE from_ns IS NOT NULL;
 CREATE TEMP TABLE futex_wait AS
 SELECT pid, from_ns AS time, begun.tgid AS tgid, lock, begun.holder AS holder, begun.op AS op,
-    begun.stack AS stack, begun.timed AS timed, from_ns, to_ns, ended.result AS result,
-    ended.waker AS waker,
+    begun.stack AS stack, begun.timed AS timed, begun.prio AS prio, from_ns, to_ns,
+    ended.result AS result, ended.waker AS waker, ended.handoff AS handoff,
     least(coalesce(ended.asleep, 0), 9223372036854775807)::BIGINT AS asleep,
     to_ns - from_ns AS ns, broken
 FROM klogger.broken('futex_pair', ['WAIT', 'WAITED']);
 DROP TABLE futex_pair;
 
--- Where the program waits: the first function that is not one of the C library's.
+-- Where the program waits or wakes: the first function that is not one of the C library's.
 CREATE TEMP TABLE futex_site AS
-SELECT id, coalesce(list_filter(frames, lambda f: NOT starts_with(f, '__')
-        AND NOT starts_with(f, '?') AND NOT starts_with(f, 'pthread_')
-        AND NOT regexp_matches(f, '^lib(c|pthread)\.so'))[1],
+SELECT id, coalesce(list_filter(list_zip(frames, files), lambda f: f[1] IS NOT NULL
+        AND NOT starts_with(f[1], '__') AND NOT starts_with(f[1], '?')
+        AND NOT regexp_matches(f[1], '^(pthread_|lll_|futex_wa|syscall$)')
+        AND NOT regexp_matches(f[1], '^(lib(c|pthread)|ld-musl-[a-z0-9_]*)\.so')
+        AND NOT coalesce(regexp_matches(f[2], '/(lib(c|pthread)[.-]|ld-musl-)'), false))[1][1],
     frames[1]) AS site
 FROM klogger.stack WHERE kind = 'user';
 CREATE TEMP MACRO futex_name(tgid, lock) AS format('{}:{}', tgid, hex(lock));
+-- A priority of the kernel, as sched_setscheduler() and nice have it.
+CREATE TEMP MACRO futex_prio(prio) AS CASE WHEN prio < 0 THEN 'deadline'
+    WHEN prio < 100 THEN format('real time {}', 99 - prio) ELSE format('nice {}', prio - 120) END;

@@ -2,7 +2,7 @@
 -- title: Locks that are waited for
 -- question: For which locks of programs do threads wait, how long, where, and who holds them?
 -- order: 10
--- events: WAIT, WAITED
+-- events: WAIT, WAITED, WOKE
 -- include: _futex
 -- picture: bars x=waited y=lock
 -- column program: program
@@ -16,6 +16,8 @@
 -- column max [ns]: the longest
 -- column threads [count]: that waited
 -- column holder: thread that held it most often when another one began to wait
+-- column woken_in: function that wakes those that wait, most often; of a mutex the one that gives
+--     it back
 -- note: Locks are told apart by process and address: one that processes share is several here.
 -- note: A condition, a barrier or a join is waited for in the same way, and has no holder.
 -- empty: no thread in scope waited for a lock in the kernel
@@ -27,26 +29,31 @@ SELECT tgid, lock, max(time) AS time, count(*) AS waits, least(sum(ns),
     mode(s.site) AS site, any_value(pid) AS pid
 FROM futex_wait AS w LEFT JOIN futex_site AS s ON s.id = w.stack AND w.stack > 0
 WHERE NOT broken AND ns IS NOT NULL GROUP BY tgid, lock;
+CREATE TEMP TABLE league_woken AS
+SELECT tgid, lock, mode(s.site) AS woken_in
+FROM WOKE AS w JOIN futex_site AS s ON s.id = w.user_stack AND w.user_stack > 0
+GROUP BY tgid, lock;
 
 -- table
 SELECT comm(pid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, waited,
     waited / greatest(sum(waited) OVER (), 1) AS of_all, p[1] AS p50, p[2] AS p99, max, threads,
-    CASE WHEN holder IS NOT NULL THEN thread(holder, time) END AS holder
-FROM league ORDER BY waited DESC, lock;
+    CASE WHEN holder IS NOT NULL THEN thread(holder, time) END AS holder, woken_in
+FROM league LEFT JOIN league_woken USING (tgid, lock) ORDER BY waited DESC, lock;
 
 -- picture
 SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS lock, waited FROM league
 ORDER BY waited DESC, lock LIMIT 15;
 
 -- finding
+-- Locks that have a holder first: conditions and joins are waited for on purpose.
+WITH worst AS (FROM league ORDER BY holder IS NULL, waited DESC, lock LIMIT 1)
 SELECT format('Threads waited {} for {:,} locks; {} of it for {} in {}{}.',
-    duration(least(sum(waited), 9223372036854775807)::BIGINT), count(*), duration(max(waited)),
-    hex(arg_max(lock, waited)),
-    coalesce(arg_max(site, waited), 'an unknown function'),
-    CASE WHEN arg_max(coalesce(holder, 0), waited) > 0 THEN format(', mostly held by {}',
-        thread(arg_max(coalesce(holder, 0), waited), arg_max(time, waited))) ELSE '' END),
-    least(max(waited) / greatest(any_value(to_ns), 1), 1) AS weight
-FROM league, klogger.recording HAVING count(*) > 0;
+    duration((SELECT least(sum(waited), 9223372036854775807)::BIGINT FROM league)),
+    (SELECT count(*) FROM league), duration(waited), hex(lock),
+    coalesce(site, 'an unknown function'), CASE WHEN holder IS NOT NULL
+        THEN format(', mostly held by {}', thread(holder, time)) ELSE '' END),
+    least(waited / greatest((SELECT to_ns FROM klogger.recording), 1), 1) AS weight
+FROM worst;
 
 -- warning
 SELECT format('Left out, because events are missing in between: {:,} {}.', count(*),

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The schema `mutex` counts each operation that a program counts itself, and those that wait are
+those that the schema `futex` logs.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from oracles import Log
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTEX = ROOT / "schemata/mutex/mutex.klogger"
+FUTEX = ROOT / "schemata/futex/futex.klogger"
+CPUS = os.cpu_count() or 1
+
+
+@pytest.fixture(scope="module")
+def user_locks(tmp_path_factory) -> Path:
+    """tests/workloads/user_locks.c with the shared C library, where the probes are."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler here")
+    program = tmp_path_factory.mktemp("dynamic") / "user_locks"
+    source = ROOT / "tests/workloads/user_locks.c"
+    subprocess.run(["cc", "-O2", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+def recorded(recorder, program: Path, what: str) -> tuple[Log, list[str]]:
+    done, path = recorder.run("-s", FUTEX, "-s", MUTEX, "--", program, what)
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    assert all(log.lost(event) == 0 for event in ("USED", "WAIT", "WAITED", "WOKE"))
+    return log, done.out.split()[1:]
+
+
+def test_each_operation_is_counted(recorder, user_locks):
+    log, (pairs,) = recorded(recorder, user_locks, "free")
+    assert pairs == "100003"
+    sums = log.rows("SELECT lock, sum(takes), sum(drops) FROM USED GROUP BY lock HAVING"
+                    " sum(takes) > 1000")  # fmt: skip
+    assert [(takes, drops) for _, takes, drops in sums] == [(100003, 100003)]
+    assert log.one("SELECT sum(waits + wakes + tries + failed) FROM USED WHERE kind = 0") == 0
+    assert log.one("SELECT count(*) FROM WAIT") == 0
+
+
+@pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
+def test_waits_are_those_of_the_kernel(recorder, user_locks):
+    log, (address, *_) = recorded(recorder, user_locks, "guilty")
+    guilty = int(address, 16)
+    # Sixteen mutexes of 80 bytes, of which this is the twelfth.
+    mine = f"lock BETWEEN {guilty - 11 * 80} AND {guilty + 4 * 80} AND"
+    assert log.one(f"SELECT sum(takes) FROM USED WHERE {mine} kind = 0") == 4 * 211
+    assert log.one(f"SELECT sum(drops) FROM USED WHERE {mine} kind = 0") == 4 * 211
+    # One that was woken may have to wait again, in the same operation.
+    used = dict(log.rows(f"SELECT lock, sum(waits) FROM USED WHERE {mine} kind = 0 GROUP BY lock"))
+    calls = dict(log.rows(f"SELECT lock, count(*) FROM WAIT WHERE {mine} true GROUP BY lock"))
+    assert {lock for lock, waits in used.items() if waits} == set(calls)
+    assert all(0 < used[lock] <= calls[lock] for lock in calls)
+    assert calls[guilty] > 0
+    # Each operation that wakes calls the kernel once.
+    wakes = dict(log.rows(f"SELECT lock, sum(wakes) FROM USED WHERE {mine} kind = 0 GROUP BY lock"))
+    woke = dict(log.rows(f"SELECT lock, count(*) FROM WOKE WHERE {mine} true GROUP BY lock"))
+    assert {lock: n for lock, n in wakes.items() if n} == woke
+
+
+def test_conditions_are_counted(recorder, user_locks):
+    log, (rounds, _) = recorded(recorder, user_locks, "pingpong")
+    ((waits, asleep, signals),) = log.rows(
+        "SELECT sum(takes), sum(waits), sum(drops) FROM USED WHERE kind = 1"
+    )
+    assert signals == 2 * int(rounds)
+    # Each thread waits once in each round, but for a turn that was its own already.
+    assert int(rounds) <= asleep <= waits
+    assert log.one("SELECT count(DISTINCT lock) FROM USED WHERE kind = 1") == 1
