@@ -64,14 +64,17 @@ SELECT 'D3', l.tgid, min(o.time), max(o.time), rtrim(l.path, '/'), count(DISTINC
     format('{} of {} entries', count(DISTINCT o.path), any_value(l.entries) - 2)
 FROM useless_session AS l JOIN useless_session AS o
     ON o.tgid = l.tgid AND o.folder = rtrim(l.path, '/') AND o.time >= l.time
-WHERE l.entries >= 52
+-- Not the folders in it.
+WHERE l.entries >= 52 AND o.lists = 0 AND o.mode & 16384 = 0
 GROUP BY l.tgid, l.path, l.id HAVING count(DISTINCT o.path) >= 0.8 * (any_value(l.entries) - 2);
 
--- D4: guesses: names that differ in a number only, none of which is there.
+-- D4: guesses: names that differ in a number only, none of which is there, nor is made later.
 INSERT INTO useless_found
 SELECT 'D4', tgid, min(time), max(time), useless_numbered(path), count(DISTINCT path), count(*),
     0, 0, format('from {} on', arg_min(path, time))
-FROM useless_look WHERE result = -2 AND regexp_matches(path, '[0-9][^/]*$')
+FROM useless_look AS l WHERE result = -2 AND regexp_matches(path, '[0-9][^/]*$')
+    AND NOT EXISTS (
+        FROM useless_look AS f WHERE f.tgid = l.tgid AND f.path = l.path AND f.result >= 0)
 GROUP BY tgid, useless_numbered(path) HAVING count(DISTINCT path) >= 5;
 
 -- D5: asked again within 5 s, with the same answer, and not at a steady pace, which is D13.

@@ -83,7 +83,8 @@ def prepare(environment):
     (ROOM / "Makefile").write_text("all: numbers hello.c\n")
     (ROOM / "unpacked").mkdir()
     for number in range(200):
-        folder = ROOM / "tree" / f"part{number % 7}"
+        # One of the folders is large enough for D3.
+        folder = ROOM / "tree" / f"part{0 if number < 70 else number % 7}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"file{number}").write_text(f"{number}\n" * 50)
     if shutil.which("git"):

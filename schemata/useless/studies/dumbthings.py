@@ -191,7 +191,10 @@ def add_bystanders(answer: Answer, others: Recorded) -> None:
     ]
     picture = Picture("bars", {"x": "findings", "y": "program"})
     question = "What do the rules find in programs of which nobody planted anything?"
-    notes = ["Some of these are right: interpreters and compilers ask again what they know."]
+    notes = [
+        "Some of these are right: interpreters and compilers ask again what they know.",
+        "D3 is to be expected of what is told to read a whole tree.",
+    ]
     answer.results.append(
         result("bystanders", "Bystanders", question, columns, rows, picture, notes=notes)
     )
@@ -201,9 +204,14 @@ def add_bystanders(answer: Answer, others: Recorded) -> None:
     if missing:
         answer.cannot.append(f"Not on this machine: {', '.join(missing)}.")
     plain = {"sort", "grep -r", "find", "tar", "unpacking", "gzip", "sed", "awk", "sha256sum"}
-    bad = {name: rules_of(mine) for name, mine in found.items() if name in plain and mine}
+    others_than_d3 = {
+        name: [finding for finding in mine if finding["rule"] != "D3"]
+        for name, mine in found.items()
+        if name in plain
+    }
+    bad = {name: rules_of(mine) for name, mine in others_than_d3.items() if mine}
     answer.checks.append(
-        Check("plain tools", not bad, f"findings in {', '.join(sorted(plain))}: {bad or 'none'}")
+        Check("plain tools", not bad, f"but D3, in {', '.join(sorted(plain))}: {bad or 'none'}")
     )
 
 
