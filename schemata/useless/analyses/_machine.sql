@@ -90,7 +90,8 @@ SELECT 'D15', tgid, min(time), max(time), variant, count(DISTINCT path), count(*
 FROM burst AS b GROUP BY tgid, variant
 HAVING count(DISTINCT path) >= 5 AND min(took) <= 100_000_000
     AND (SELECT count(DISTINCT s.path) FROM useless_session AS s
-        WHERE s.tgid = b.tgid AND useless_variant(s.path) = b.variant AND bytes + maps + lists > 0) <= 1;
+        WHERE s.tgid = b.tgid AND useless_variant(s.path) = b.variant
+            AND bytes + maps + lists > 0) <= 1;
 
 -- D18 (information): timers of the kernel's own. Those that a thread waits for are left out, and
 -- the tick.
