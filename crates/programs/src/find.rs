@@ -125,6 +125,7 @@ fn of_function(elf: &Elf, path: &str, name: &str, plus: u64) -> Result<Vec<Locat
             check_instruction(elf, path, f, plus)?;
         }
         let address = f.address.wrapping_add(plus);
+        check_plain(elf, path, address)?;
         let offset = elf.offset_of(address, true);
         offset.map(Location::bare).ok_or_else(|| no_code(path, &format!("'{name}'")))
     };
@@ -190,7 +191,24 @@ fn of_address(elf: &Elf, path: &str, address: u64) -> Result<Location, Refusal> 
     if function.address != address {
         check_instruction(elf, path, function, address - function.address)?;
     }
+    check_plain(elf, path, address)?;
     Ok(Location::bare(offset))
+}
+
+/// Long enough for the vector instructions at the beginning of a function.
+const BEGINNING: u64 = 64;
+
+/// A program with a probe at a vector instruction would execute something else.
+pub(crate) fn check_plain(elf: &Elf, path: &str, address: u64) -> Result<(), Refusal> {
+    let Ok(code) = elf.code(address, BEGINNING) else { return Ok(()) };
+    if !instructions::is_vector(&code) {
+        return Ok(());
+    }
+    let next = instructions::first_plain(&code).map(|plus| address + plus);
+    Err(Refusal::of_this_kernel(
+        format!("at {address:#x} of {path} is a vector instruction, which the kernel cannot probe"),
+        next.map(|next| format!("it would take it for another one; probe {path}:{next:#x}")),
+    ))
 }
 
 /// The kernel does not check it, and a probe in the middle of an instruction changes what the

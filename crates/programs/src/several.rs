@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Targets that name several places of programs, by a list and by wildcards.
 
-use crate::find::{Found, Location, of_static_place, place_in};
+use crate::find::{Found, Location, check_plain, of_static_place, place_in};
 use crate::static_probes::{StaticProbe, static_probes};
 use crate::symbols::{Function, demangled, functions};
 use crate::which::{Opened, Programs};
@@ -173,9 +173,14 @@ impl<'a> Source<'a> {
         for (name, addresses) in matching {
             let name = format!("{}:{name}", self.program);
             let elf = &self.opened.elf;
-            let offsets = addresses.into_iter().filter_map(|at| elf.offset_of(at, true));
-            let locations = offsets.map(Location::bare).collect();
-            self.add(name, locations, named);
+            let plain = |at: &u64| check_plain(elf, &self.opened.path, *at).is_ok();
+            let offsets = addresses.into_iter().filter(plain);
+            let offsets = offsets.filter_map(|at| elf.offset_of(at, true));
+            let locations: Vec<Location> = offsets.map(Location::bare).collect();
+            match locations.is_empty() {
+                true => named.left_out.push(name),
+                false => self.add(name, locations, named),
+            }
         }
         any
     }
