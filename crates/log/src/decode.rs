@@ -72,6 +72,20 @@ impl Decoder {
 
     /// Appends the value of the field `index` of an event as text, with its unit.
     pub fn show(&self, event: &EventRef, index: usize, processes: &Processes, out: &mut Vec<u8>) {
+        self.show_bare(event, index, processes, out);
+        if let Some(unit) = &event.layout.fields[index].unit {
+            out.extend_from_slice(if unit == "bytes" { b"B" } else { unit.as_bytes() });
+        }
+    }
+
+    /// The same without its unit.
+    pub fn show_bare(
+        &self,
+        event: &EventRef,
+        index: usize,
+        processes: &Processes,
+        out: &mut Vec<u8>,
+    ) {
         let field = &event.layout.fields[index];
         let value = event.value(field);
         match value {
@@ -88,9 +102,6 @@ impl Decoder {
             Value::Int(_) | Value::Uint(_) | Value::Bool(_) => {
                 self.show_scalar(&self.fields[event.index][index], value, processes, out);
             }
-        }
-        if let Some(unit) = &field.unit {
-            out.extend_from_slice(if unit == "bytes" { b"B" } else { unit.as_bytes() });
         }
     }
 

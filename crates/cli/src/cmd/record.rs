@@ -8,7 +8,7 @@ mod parameters;
 mod target;
 pub mod values;
 pub mod what;
-mod words;
+pub mod words;
 
 use self::course::Course;
 use self::values::mode;

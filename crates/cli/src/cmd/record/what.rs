@@ -140,7 +140,7 @@ fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
 }
 
 /// The value of -s for the schemata of all programs.
-const PROGRAMS: &str = "programs";
+pub const PROGRAMS: &str = "programs";
 
 /// What the commands differ in.
 pub struct How {

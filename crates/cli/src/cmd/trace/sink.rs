@@ -16,10 +16,14 @@ const SHORT: Duration = Duration::from_millis(5);
 
 /// Whatever the lines are written to.
 pub struct Sink {
-    /// Dropped at the end.
-    to: Option<Sender<Vec<u8>>>,
+    /// Taken at the end.
+    running: Mutex<Option<Running>>,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+}
+
+struct Running {
+    to: Sender<Vec<u8>>,
+    thread: JoinHandle<()>,
 }
 
 #[derive(Default)]
@@ -34,8 +38,9 @@ impl Sink {
         let shared: Arc<Shared> = Arc::default();
         let their = shared.clone();
         let thread = thread::Builder::new().name("klogger/lines".into());
-        let thread = thread.spawn(move || write_all(out, &chunks, &their)).ok();
-        Sink { to: Some(to), shared, thread }
+        let thread = thread.spawn(move || write_all(out, &chunks, &their));
+        let thread = thread.expect("a thread can be made");
+        Sink { running: Mutex::new(Some(Running { to, thread })), shared }
     }
 
     /// Whether more text may be pushed.
@@ -45,41 +50,46 @@ impl Sink {
 
     /// Writes whole lines. They are dropped if an earlier write has failed.
     pub fn push(&self, text: Vec<u8>) {
-        if let Some(to) = self.to.as_ref().filter(|_| !text.is_empty()) {
+        if text.is_empty() {
+            return;
+        }
+        if let Ok(Some(running)) = self.running.lock().as_deref() {
             self.shared.waiting.fetch_add(text.len(), Ordering::Relaxed);
             // Fails only if the thread has ended with an error, which `failure` has.
-            let _ = to.send(text);
+            let _ = running.to.send(text);
         }
     }
 
     /// Why writing has failed, once.
     pub fn failure(&self) -> io::Result<()> {
-        let mut failure = self.shared.failure.lock().map_err(|_| io::Error::other("panicked"))?;
-        failure.take().map_or(Ok(()), Err)
+        let found = self.shared.failure.lock().ok().and_then(|mut failure| failure.take());
+        found.map_or(Ok(()), Err)
     }
-}
 
-impl Drop for Sink {
-    /// Waits until all is written.
-    fn drop(&mut self) {
-        self.to = None;
-        self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
+    /// Waits until everything has been written.
+    pub fn finish(&self) -> io::Result<()> {
+        let running = self.running.lock().ok().and_then(|mut running| running.take());
+        if let Some(Running { to, thread }) = running {
+            drop(to);
+            let _ = thread.join();
+        }
+        self.failure()
     }
 }
 
 fn write_all(mut out: Box<dyn Write + Send>, chunks: &Receiver<Vec<u8>>, shared: &Shared) {
     for text in chunks {
-        if let Err(e) = write_chunk(&mut *out, &text)
-            && let Ok(mut failure) = shared.failure.lock()
-        {
-            failure.get_or_insert(e);
+        if let Err(e) = write_chunk(&mut *out, &text) {
+            if let Ok(mut failure) = shared.failure.lock() {
+                failure.get_or_insert(e);
+            }
             return;
         }
         shared.waiting.fetch_sub(text.len(), Ordering::Relaxed);
     }
 }
 
-/// Standard error may be a terminal that another program has made non-blocking.
+/// A terminal may be non-blocking, because of another program that uses it.
 fn write_chunk(out: &mut dyn Write, mut text: &[u8]) -> io::Result<()> {
     while !text.is_empty() {
         match out.write(text) {
@@ -90,5 +100,55 @@ fn write_chunk(out: &mut dyn Write, mut text: &[u8]) -> io::Result<()> {
             Err(e) => return Err(e),
         }
     }
-    Ok(())
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Takes a chunk each time that it is told to, and passes it on.
+    struct Slow {
+        go: Receiver<()>,
+        seen: Sender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.go.recv().map_err(|_| io::Error::from(ErrorKind::BrokenPipe))?;
+            let _ = self.seen.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_fills_the_room_and_gets_everything() {
+        let ((go, wait), (seen, hear)) = (channel(), channel());
+        let sink = Sink::new(Box::new(Slow { go: wait, seen }));
+        let chunk = vec![b'x'; WAITING_MAX / 2];
+        for _ in 0..2 {
+            assert!(sink.has_room());
+            sink.push(chunk.clone());
+        }
+        assert!(!sink.has_room());
+        go.send(()).unwrap();
+        go.send(()).unwrap();
+        sink.finish().unwrap();
+        assert_eq!(hear.iter().map(|text| text.len()).sum::<usize>(), WAITING_MAX);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone() {
+        let (go, wait) = channel();
+        let sink = Sink::new(Box::new(Slow { go: wait, seen: channel().0 }));
+        drop(go);
+        sink.push(b"a line\n".to_vec());
+        assert_eq!(sink.finish().unwrap_err().kind(), ErrorKind::BrokenPipe);
+        sink.push(b"too late\n".to_vec());
+    }
 }
