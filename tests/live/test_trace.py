@@ -149,16 +149,17 @@ def test_json_is_as_the_log_has_it(trace, recorder, tmp_path):
 
 def test_a_slow_reader_misses_nothing(trace, tmp_path):
     """The pipe is full while the command runs to its end; then all lines come."""
-    done = tmp_path / "done"
-    script = "n=0; while [ $n -lt 5000 ]; do : < /dev/null; n=$((n + 1)); done; : > "
-    process = trace("-s", FILES, "-e", "openat", "--", "sh", "-c", f"{script} {done}")
+    done, file = tmp_path / "done", tmp_path / "file"
+    file.write_text("")
+    script = f"n=0; while [ $n -lt 5000 ]; do : < {file}; n=$((n + 1)); done; : > {done}"
+    process = trace("-s", FILES, "-e", "openat", "--", "sh", "-c", script)
     deadline = time.monotonic() + SECONDS
     while not done.exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     _, err = run(process)
     assert process.returncode == 0
-    lines = [line for line in parsed(err) if line[4].startswith('"/dev/null"')]
+    lines = [line for line in parsed(err) if line[4] == f'"{file}"']
     assert len(lines) == 5000
 
 

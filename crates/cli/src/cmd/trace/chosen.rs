@@ -55,10 +55,13 @@ impl Chosen {
             named.map(|name| schemata::schema(name)).collect::<Result<_, _>>()?;
         for word in words {
             let word = word.strip_prefix("trace=").unwrap_or(&word).to_string();
-            if all.iter().any(|schema| has_event(schema, &word)) {
+            // READ is an event, read a system call.
+            if all.iter().any(|schema| schema.event(&word).is_some()) {
                 chosen.events.push(word);
             } else if all.iter().any(|schema| has_call(schema, &word)) {
                 chosen.calls.push(word);
+            } else if all.iter().any(|schema| schema.event(&word.to_uppercase()).is_some()) {
+                chosen.events.push(word.to_uppercase());
             } else {
                 what.events.push(word);
             }
@@ -88,7 +91,7 @@ impl Chosen {
         }
         let is_place = Decode::Table(PLACE.into());
         let place = event.fields.iter().position(|f| f.decode == is_place);
-        let is_named = || self.events.iter().any(|name| name.eq_ignore_ascii_case(&event.name));
+        let is_named = || self.events.contains(&event.name);
         match place {
             _ if self.is_everything() || !self.schemas.contains(&event.schema) => {
                 if plain && joined.is_kept(at) { Shown::Never } else { Shown::Always }
@@ -116,10 +119,6 @@ impl Chosen {
 /// A place without its kind: of `return syscall openat` only `openat`.
 pub fn short_place(place: &[u8]) -> &[u8] {
     place.rsplit(|b| *b == b' ').next().unwrap_or(place)
-}
-
-fn has_event(schema: &Schema, word: &str) -> bool {
-    schema.events.iter().any(|event| event.name.eq_ignore_ascii_case(word))
 }
 
 fn has_call(schema: &Schema, word: &str) -> bool {
