@@ -177,7 +177,8 @@ def test_nobody_reads_the_lines_any_more(trace, tmp_path, clean_kernel):
 
 def test_ctrl_c(trace, clean_kernel):
     """Both get the signal, as from a terminal."""
-    process = trace("-s", FILES, "--", "sh", "-c", "trap 'exit 5' INT; while :; do sleep 0.05; done")
+    script = "trap 'exit 5' INT; while :; do sleep 0.05; done"
+    process = trace("-s", FILES, "--", "sh", "-c", script)
     assert process.stderr.readline()
     os.killpg(process.pid, signal.SIGINT)
     run(process)

@@ -77,36 +77,43 @@ pub fn check(draft: &mut Draft, found: &mut Vec<Diagnostic>) {
         match wrong(&draft.lines[at], draft) {
             Ok(event) => draft.events[event].event.line = Some(draft.lines[at].line.clone()),
             // What is not declared may have been left out because of another error.
-            Err(diagnostic) if !draft.incomplete => found.push(diagnostic),
+            Err(diagnostic) if !draft.incomplete => found.push(*diagnostic),
             Err(_) => {}
         }
     }
 }
 
+/// A diagnostic is large.
+type Checked<T> = Result<T, Box<Diagnostic>>;
+
 /// Which event has the line, or what is wrong with it.
-fn wrong(line: &LineDraft, draft: &Draft) -> Result<usize, Diagnostic> {
+fn wrong(line: &LineDraft, draft: &Draft) -> Checked<usize> {
     let event = find(&line.event, &draft.events)?;
     let with = line.with.iter().map(|name| find(name, &draft.events));
     let with = with.collect::<Result<Vec<_>, _>>()?;
     let all: Vec<&EventDraft> = [event].iter().chain(&with).map(|at| &draft.events[*at]).collect();
     if let Some(again) = with.iter().position(|at| *at == event) {
-        return Err(Diagnostic::error(line.with[again].span, "an event is joined with itself")
+        let wrong = Diagnostic::error(line.with[again].span, "an event is joined with itself")
             .label("has this line")
-            .help("name the event that has the other fields"));
+            .help("name the event that has the other fields");
+        return Err(wrong.into());
     }
     if draft.events[event].event.line.is_some() {
-        return Err(Diagnostic::error(line.event.span, "an event has one line")
+        let wrong = Diagnostic::error(line.event.span, "an event has one line")
             .label("has one already")
-            .help("remove it"));
+            .help("remove it");
+        return Err(wrong.into());
     }
     for name in &line.by {
         all.iter().try_for_each(|one| has_number(one, name))?;
     }
     let parts = parts(&line.line.text).map_err(|why| {
-        Diagnostic::error(line.text_span, why).label("in this text").help(
+        let wrong = Diagnostic::error(line.text_span, why).label("in this text");
+        wrong.help(
             "`{FIELD}` is the value of a field; what is in `[...]` is left out if its fields are 0",
         )
-    })?;
+    });
+    let parts = parts.map_err(Box::new)?;
     let known = || all.iter().flat_map(|one| &one.event.fields).map(|f| f.name.as_str());
     match fields(&parts).into_iter().find(|name| !known().any(|field| field == *name)) {
         None => Ok(event),
@@ -114,21 +121,21 @@ fn wrong(line: &LineDraft, draft: &Draft) -> Result<usize, Diagnostic> {
             let help = did_you_mean(name, known())
                 .unwrap_or_else(|| "name fields of the event, or of those after `with`".into());
             let what = format!("there is no field `{}`", shorten(name));
-            Err(Diagnostic::error(line.text_span, what).label("in this text").help(help))
+            Err(Diagnostic::error(line.text_span, what).label("in this text").help(help).into())
         }
     }
 }
 
-fn find(name: &Name, events: &[EventDraft]) -> Result<usize, Diagnostic> {
+fn find(name: &Name, events: &[EventDraft]) -> Checked<usize> {
     events.iter().position(|e| e.event.name == name.text).ok_or_else(|| {
         let help = did_you_mean(&name.text, events.iter().map(|e| e.event.name.as_str()))
             .unwrap_or_else(|| "a line is of an event of this schema".into());
         let message = format!("there is no event `{}`", shorten(&name.text));
-        Diagnostic::error(name.span, message).label("not declared").help(help)
+        Diagnostic::error(name.span, message).label("not declared").help(help).into()
     })
 }
 
-fn has_number(draft: &EventDraft, name: &Name) -> Result<(), Diagnostic> {
+fn has_number(draft: &EventDraft, name: &Name) -> Checked<()> {
     let Event { fields, name: event, .. } = &draft.event;
     let is_number = |f: &Field| f.shape == Shape::One && f.scalar != Scalar::Bool;
     let what = match fields.iter().find(|f| f.name == name.text) {
@@ -139,10 +146,11 @@ fn has_number(draft: &EventDraft, name: &Name) -> Result<(), Diagnostic> {
     let help = did_you_mean(&name.text, fields.iter().map(|f| f.name.as_str()))
         .unwrap_or_else(|| "name integers that all these events have".into());
     let message = format!("event {event} has {what} `{}`", shorten(&name.text));
-    Err(Diagnostic::error(name.span, message)
+    let wrong = Diagnostic::error(name.span, message)
         .label("of all these events")
         .related(draft.event.span, "declared here")
-        .help(help))
+        .help(help);
+    Err(wrong.into())
 }
 
 #[cfg(test)]

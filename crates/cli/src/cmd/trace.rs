@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempPath;
 
-/// Print the events of a command, of processes, or of the whole system while they happen
+/// Print the events of a command or the whole system as they happen
 ///
 /// One line for each event, in the order of time: on standard error, as strace has them. Without
 /// -s and -e they are those of the schema 'files': system calls that take a path, read or write.

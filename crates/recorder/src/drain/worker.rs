@@ -21,7 +21,7 @@ const BUFFER_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The same if somebody follows the recording.
 const FOLLOWED_WAIT: Duration = Duration::from_millis(50);
-/// Times of another clock than the kernel's, and of writers on another CPU, may be wrong by so much.
+/// Times of another clock than the kernel's, and of writers on another CPU, are wrong by so much.
 const FOLLOWED_MARGIN_NS: u64 = 2_000_000;
 /// How long interrupts or a hypervisor, for example, may delay a reader.
 const HELD_UP_NS: u64 = 50_000_000;
