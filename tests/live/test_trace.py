@@ -203,5 +203,5 @@ def test_schemata_without_lines(trace):
     process = trace("-e", "sched_process_exec", "--color", "always", "--", "true")
     _, err = run(process)
     assert process.returncode == 0
-    assert re.search(r"SCHED_PROCESS_EXEC\S* .*filename=\S*true", err), err
+    assert re.search(r"sched_process_exec\S* .*filename=\S*true", err), err
     assert "\x1b[" in err
