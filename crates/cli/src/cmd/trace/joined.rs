@@ -119,8 +119,8 @@ impl Joined {
             return;
         }
         let bytes: Arc<[u8]> = event.bytes.into();
-        let texts = event.layout.fields.iter().filter_map(|f| event.value(f).text());
-        let named = texts.fold(false, |any, text| any || !text.is_empty());
+        let mut texts = event.layout.fields.iter().filter_map(|f| event.value(f).text());
+        let named = texts.any(|text| !text.is_empty());
         for (table, fields) in enters {
             let rows = &mut self.tables[*table].rows;
             let key = key(event, fields);
