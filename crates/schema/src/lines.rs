@@ -143,7 +143,8 @@ fn has_number(draft: &EventDraft, name: &Name) -> Checked<()> {
         Some(_) => "no integer",
         None => "no field",
     };
-    let help = did_you_mean(&name.text, fields.iter().map(|f| f.name.as_str()))
+    let numbers = fields.iter().filter(|f| is_number(f)).map(|f| f.name.as_str());
+    let help = did_you_mean(&name.text, numbers)
         .unwrap_or_else(|| "name integers that all these events have".into());
     let message = format!("event {event} has {what} `{}`", shorten(&name.text));
     let wrong = Diagnostic::error(name.span, message)
