@@ -58,6 +58,17 @@ const OPTIONS: &[Theirs] = &[
         "--overwrite keeps the newest events; SIGUSR1 writes a dump",
     ),
     row("record", &["-v", "--verbose"], "'klogger info FILE' says everything about a recording"),
+    row("trace", &["-y", "-yy", "--decode-fds"], "lines have the paths of files"),
+    row("trace", &["-C"], "-c prints a summary; 'klogger report' makes it of a --log"),
+    row("trace", &["-u", "--user"], "--uid USER traces the threads of a user"),
+    row("trace", &["-n", "--name"], "--comm NAME traces threads by their name"),
+    row("trace", &["-d", "-D", "--duration", "--timeout"], "--for TIME ends it: --for 10s"),
+    row("trace", &["--follow-forks"], "descendants are always traced"),
+    row("trace", &["-x", "-Z", "--failed-only"], "--where 'EVENT: result < 0' logs only errors"),
+    row("trace", &["-z", "--successful-only"], "--where 'EVENT: result >= 0' logs no errors"),
+    row("trace", &["-k", "-i", "--stack-traces"], "stacks are fields of events: 'klogger list'"),
+    row("trace", &["-q", "-qq"], "only events, and what was lost, are printed"),
+    row("trace", &["--json"], "--format json"),
     row("cat", &["--filter", "--grep", "-F"], "--where EXPRESSION selects events"),
     row("cat", &["-p", "-t", "--pid", "--pids", "--tid", "--tids"], "--where 'pid == 4711'"),
     row("cat", &["--comm", "--comms"], "--where 'pid == \"NAME\"'"),
@@ -88,7 +99,11 @@ const WORDS: &[(&str, &str)] = &[
 /// Commands of other tools, and what to run instead.
 const COMMANDS: &[(&[&str], &str)] = &[
     (&["script", "dump", "print", "text", "less"], "'klogger cat FILE' prints the events of a log"),
-    (&["trace", "start", "ftrace", "strace", "run", "stream"], "'klogger record' records events"),
+    (&["start", "ftrace", "run", "stream"], "'klogger record' records events"),
+    (
+        &["strace", "ltrace", "opensnoop", "execsnoop", "snoop", "follow", "tail"],
+        "'klogger trace' prints events while they happen",
+    ),
     (&["stop", "destroy", "quit"], "Ctrl-C, or SIGINT, ends a recording"),
     (
         &["stat", "stats", "top", "hist", "summary"],
@@ -135,8 +150,8 @@ fn tip_for(error: &clap::Error, words: &[String]) -> Option<String> {
         return Some(format!("the command comes first: klogger record {word} ..."));
     }
     let command = command_of(words)?;
-    if command == "record" && !word.starts_with('-') {
-        return Some(format!("the command comes after '--': klogger record ... -- {word}"));
+    if ["record", "trace"].contains(&command) && !word.starts_with('-') {
+        return Some(format!("the command comes after '--': klogger {command} ... -- {word}"));
     }
     if let Some((_, tip)) =
         WORDS.iter().find(|(name, _)| *name == command && !word.starts_with('-'))

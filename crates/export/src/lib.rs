@@ -43,6 +43,7 @@ pub use cache::export;
 pub use exporter::Exporter;
 pub use output::{Error, Export};
 pub use registry::EXPORTERS;
+pub use roles::owner;
 
 /// Changes when the tables do, so that older ones are made again.
 pub const VERSION: u32 = 8;

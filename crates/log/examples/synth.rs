@@ -56,6 +56,7 @@ fn layout(
         role: None,
         begins: vec![],
         ends: vec![],
+        line: None,
     }
 }
 

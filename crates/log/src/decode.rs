@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::stacks::Stacks;
 use crate::symbols::Symbols;
 use crate::text::{push_hex, push_int, push_word};
-use klogger_schema::layout::FieldLayout;
+use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Decoding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,14 +45,21 @@ impl Decoder {
     /// Reads symbols and stacks, if any field needs them.
     pub fn new(reader: &Reader) -> Decoder {
         let preamble = reader.preamble();
-        let code = preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        let fields = preamble
-            .events
-            .iter()
-            .map(|e| e.fields.iter().map(|f| show(f, preamble)).collect())
-            .collect();
-        let symbols = if code { reader.symbols() } else { Symbols::default() };
-        Decoder { fields, symbols, stacks: reader.stacks() }
+        let symbols = if has_code(preamble) { reader.symbols() } else { Symbols::default() };
+        Decoder { stacks: reader.stacks(), ..Decoder::live(preamble, symbols) }
+    }
+
+    /// Of a recording that runs: its stacks are not known yet.
+    pub fn live(preamble: &Preamble, symbols: Symbols) -> Decoder {
+        let show_all =
+            |e: &EventLayout| e.fields.iter().map(|f| show(f, preamble)).collect::<Vec<_>>();
+        let fields = preamble.events.iter().map(show_all).collect();
+        Decoder { fields, symbols, stacks: Stacks::default() }
+    }
+
+    /// For events that were added to the preamble.
+    pub fn extend(self, preamble: &Preamble) -> Decoder {
+        Decoder { stacks: self.stacks, ..Decoder::live(preamble, self.symbols) }
     }
 
     pub fn symbols(&self) -> &Symbols {
@@ -65,6 +72,20 @@ impl Decoder {
 
     /// Appends the value of the field `index` of an event as text, with its unit.
     pub fn show(&self, event: &EventRef, index: usize, processes: &Processes, out: &mut Vec<u8>) {
+        self.show_bare(event, index, processes, out);
+        if let Some(unit) = &event.layout.fields[index].unit {
+            out.extend_from_slice(if unit == "bytes" { b"B" } else { unit.as_bytes() });
+        }
+    }
+
+    /// The same without its unit.
+    pub fn show_bare(
+        &self,
+        event: &EventRef,
+        index: usize,
+        processes: &Processes,
+        out: &mut Vec<u8>,
+    ) {
         let field = &event.layout.fields[index];
         let value = event.value(field);
         match value {
@@ -81,9 +102,6 @@ impl Decoder {
             Value::Int(_) | Value::Uint(_) | Value::Bool(_) => {
                 self.show_scalar(&self.fields[event.index][index], value, processes, out);
             }
-        }
-        if let Some(unit) = &field.unit {
-            out.extend_from_slice(if unit == "bytes" { b"B" } else { unit.as_bytes() });
         }
     }
 
@@ -203,6 +221,11 @@ impl Decoder {
         }
         out.push(b']');
     }
+}
+
+/// Whether an event has an address of code.
+pub fn has_code(preamble: &Preamble) -> bool {
+    preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code)
 }
 
 /// The IP address that 4 or 16 bytes are.

@@ -28,7 +28,7 @@
 //! | | | zeros up to a multiple of 8 |
 //!
 //! The JSON has the layout of each event (id, fixed size, fields with offset, type, shape and
-//! decoding; role and slices if there are any), so that a log can be read without its schemata.
+//! decoding; role, slices, line if there are any), so that a log can be read without its schemata.
 //! Events that the recorder learned of during the recording are described in a block of schemata
 //! instead.
 //!

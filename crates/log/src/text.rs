@@ -48,6 +48,11 @@ pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
     if !text.is_empty() && text.iter().all(plain) {
         return out.extend_from_slice(text);
     }
+    push_quoted(out, text);
+}
+
+/// Appends a text in quotes, with the same escapes.
+pub fn push_quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {

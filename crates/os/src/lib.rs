@@ -34,7 +34,9 @@ pub use cpu::{
 };
 pub use error::Error;
 pub use mapping::Mapping;
-pub use signals::{Signal, Signals, Uninterrupted, become_ordinary, survive_file_limits};
+pub use signals::{
+    Signal, Signals, Uninterrupted, become_ordinary, end_by_signals, survive_file_limits,
+};
 pub use sockets::{connect_abstract, peer_uid};
 
 use std::io;

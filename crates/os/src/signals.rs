@@ -112,6 +112,20 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
     }
 }
 
+/// From here on the signals that a recorder handles end the process again.
+pub fn end_by_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the structure is valid; no handler of ours is needed any more.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, ptr::null(), &mut action);
+            if action.sa_sigaction != libc::SIG_IGN {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
 /// Makes writing beyond RLIMIT_FSIZE an error, like a full disk, instead of a signal that ends the
 /// process. The recorded command gets the signal as usual ([`become_ordinary`]).
 pub fn survive_file_limits() {

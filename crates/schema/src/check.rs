@@ -10,6 +10,7 @@ mod states;
 use crate::Options;
 use crate::diagnostic::Diagnostic;
 use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
+use crate::lines;
 use crate::model::{Context, Decode, Decoding, Event, Field, Scalar, Scope, Shape, Span};
 use crate::names::shorten;
 use crate::nearest::did_you_mean;
@@ -45,6 +46,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     unique_names(draft, &mut found);
     reserved_tables(draft, &mut found);
     roles::check(draft, &mut found);
+    lines::check(draft, &mut found);
     for event in &draft.events {
         check_event(event, draft, &mut found);
     }
@@ -70,10 +72,13 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
         draft.tables.get(OTHERS_MAX).map(|(_, span)| (*span, OTHERS_MAX, "enums and flags"));
     let probe = draft.probes.get(OTHERS_MAX).map(|p| (p.span, OTHERS_MAX, "probes"));
     let slice = draft.slices.get(OTHERS_MAX).map(|s| (s.span, OTHERS_MAX, "slices"));
+    let line = draft.lines.get(OTHERS_MAX).map(|l| (l.event.span, OTHERS_MAX, "lines"));
     let parameter =
         draft.parameters.get(PARAMETERS_MAX).map(|p| (p.span, PARAMETERS_MAX, "parameters"));
     let state = draft.states.get(STATES_MAX).map(|(s, _)| (s.span, STATES_MAX, "states"));
-    for (span, most, what) in [event, table, probe, slice, parameter, state].into_iter().flatten() {
+    for (span, most, what) in
+        [event, table, probe, slice, line, parameter, state].into_iter().flatten()
+    {
         let message = format!("more than {most} {what}");
         found.push(
             Diagnostic::error(span, message)

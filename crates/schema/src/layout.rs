@@ -7,7 +7,7 @@
 //! end to a multiple of 8 bytes. A `string` field is a u16 length at its offset; its bytes (no NUL)
 //! follow the last fixed field, and those of the `string` before it; then comes the padding.
 
-use crate::model::{Context, Decode, Event, Role, Scalar, Scope, Shape, Slice};
+use crate::model::{Context, Decode, Event, Line, Role, Scalar, Scope, Shape, Slice};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of the header word.
@@ -39,6 +39,8 @@ pub struct EventLayout {
     pub begins: Vec<Slice>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<Slice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<Line>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +110,7 @@ impl EventLayout {
             role: event.role,
             begins: event.begins.clone(),
             ends: event.ends.clone(),
+            line: event.line.clone(),
         }
     }
 

@@ -15,6 +15,7 @@ pub mod counted;
 pub mod diagnostic;
 pub mod include;
 pub mod layout;
+pub mod lines;
 pub mod model;
 pub mod names;
 pub mod nearest;

@@ -69,6 +69,8 @@ pub struct Event {
     /// The slices that begin with it, and those that end with it.
     pub begins: Vec<Slice>,
     pub ends: Vec<Slice>,
+    /// How it reads as one line.
+    pub line: Option<Line>,
     /// A C expression over the fields, of `klogger record --where`: others are not logged. No
     /// schema's text has it.
     pub condition: Option<String>,
@@ -117,6 +119,19 @@ pub struct Slice {
     pub by: Vec<String>,
     #[serde(default)]
     pub on: Place,
+}
+
+/// `line EVENT "TEXT" with EVENT, EVENT by FIELD, FIELD`: how an event reads as one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// [`crate::lines::parts`] reads it.
+    pub text: String,
+    /// Events whose fields the line may name as well: the latest of them that has the same values
+    /// in the fields `by`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
 }
 
 /// What else must be the same for an end to match a begin.

@@ -22,6 +22,7 @@ pub enum Kind {
     Table,
     Arch,
     Slice,
+    Line,
     Parameter,
     State,
 }
@@ -35,6 +36,7 @@ impl Kind {
             Kind::Table => "table",
             Kind::Arch => "architecture",
             Kind::Slice => "slice",
+            Kind::Line => "line",
             Kind::Parameter => "parameter",
             Kind::State => "state",
         }
@@ -81,7 +83,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
         ));
     }
     match kind {
-        Kind::Arch | Kind::Slice => return None,
+        Kind::Arch | Kind::Slice | Kind::Line => return None,
         Kind::Table => {
             return DECODES
                 .iter()
@@ -119,9 +121,13 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
 fn article(kind: Kind) -> &'static str {
     match kind {
         Kind::Event | Kind::Arch => "an",
-        Kind::Schema | Kind::Field | Kind::Table | Kind::Slice | Kind::Parameter | Kind::State => {
-            "a"
-        }
+        Kind::Schema
+        | Kind::Field
+        | Kind::Table
+        | Kind::Slice
+        | Kind::Line
+        | Kind::Parameter
+        | Kind::State => "a",
     }
 }
 

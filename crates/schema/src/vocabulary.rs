@@ -5,7 +5,7 @@
 use crate::model::{Decode, Place, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 14] = [
+pub const DECLARATIONS: [&str; 15] = [
     "schema",
     "event",
     "probe",
@@ -16,6 +16,7 @@ pub const DECLARATIONS: [&str; 14] = [
     "code",
     "context",
     "slice",
+    "line",
     "parameter",
     "state",
     "include",

@@ -46,6 +46,7 @@ pub fn layout(id: u16, name: &str, fields: &[FieldSpec]) -> EventLayout {
         role: None,
         begins: vec![],
         ends: vec![],
+        line: None,
     }
 }
 

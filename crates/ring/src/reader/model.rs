@@ -38,6 +38,7 @@ fn layout(id: u16, words: u32) -> EventLayout {
         role: None,
         begins: vec![],
         ends: vec![],
+        line: None,
     }
 }
 

@@ -23,6 +23,7 @@ impl EventDraft {
                 role: None,
                 begins: Vec::new(),
                 ends: Vec::new(),
+                line: None,
                 condition: None,
                 poll,
                 span: name.span,

@@ -10,6 +10,7 @@ mod context;
 mod decoding;
 mod event;
 mod field;
+mod line;
 mod module;
 mod parameter;
 mod poll;
@@ -24,7 +25,7 @@ use crate::Options;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
 use crate::model::{
-    Arch, CBlock, Context, Decoding, Event, Module, Parameter, Probe, Slice, Span, State,
+    Arch, CBlock, Context, Decoding, Event, Line, Module, Parameter, Probe, Slice, Span, State,
 };
 use crate::names::{self, Kind, shorten};
 use crate::nearest::did_you_mean;
@@ -56,6 +57,7 @@ pub struct Draft {
     pub code: Vec<CBlock>,
     pub arch: Vec<(Arch, Span)>,
     pub slices: Vec<SliceDraft>,
+    pub lines: Vec<LineDraft>,
     pub parameters: Vec<Parameter>,
     pub modules: Vec<Module>,
     /// Each with the position of its number of entries.
@@ -85,6 +87,14 @@ pub struct SliceDraft {
     pub to: Name,
     /// One for each field of `by`.
     pub by_spans: Vec<Span>,
+}
+
+pub struct LineDraft {
+    pub line: Line,
+    pub event: Name,
+    pub with: Vec<Name>,
+    pub by: Vec<Name>,
+    pub text_span: Span,
 }
 
 pub struct Parser<'a> {
@@ -138,6 +148,7 @@ impl<'a> Parser<'a> {
             Some("arch") => self.arch(),
             Some("code") => self.code(),
             Some("slice") => self.slice(),
+            Some("line") => self.line(),
             Some("parameter") => self.parameter(),
             Some("module") => self.module(),
             Some("state") => self.state(),
@@ -362,5 +373,5 @@ fn next_line(text: &str, from: usize) -> usize {
 
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
-     `slice`, `parameter`, `state`, `include`, `module`, `code` or `arch`"
+     `slice`, `line`, `parameter`, `state`, `include`, `module`, `code` or `arch`"
 }

@@ -122,6 +122,7 @@ impl Parser<'_> {
                 role: None,
                 begins: Vec::new(),
                 ends: Vec::new(),
+                line: None,
                 condition: None,
                 poll: None,
                 span: open,

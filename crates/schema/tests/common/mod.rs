@@ -130,6 +130,9 @@ fn dump_event(out: &mut String, schema: &Schema, event: &Event) {
     {
         let _ = writeln!(out, "    {does} {} by {:?} on {:?}", slice.name, slice.by, slice.on);
     }
+    if let Some(line) = &layout.line {
+        let _ = writeln!(out, "    line {:?} with {:?} by {:?}", line.text, line.with, line.by);
+    }
     if let Some(role) = layout.role {
         let _ = writeln!(out, "    role {role:?}");
     }
@@ -201,6 +204,14 @@ pub fn print(schema: &Schema) -> String {
         };
         let on = PLACES.iter().find(|(_, place)| *place == slice.on).unwrap().0;
         let _ = writeln!(out, "slice {} from {} to {}{by} on {on}", slice.name, from.name, to.name);
+    }
+    for (event, line) in schema.events.iter().filter_map(|e| Some((e, e.line.as_ref()?))) {
+        let text = line.text.replace('\\', "\\\\").replace('"', "\\\"");
+        let _ = write!(out, "line {} \"{text}\"", event.name);
+        if !line.with.is_empty() {
+            let _ = write!(out, " with {} by {}", line.with.join(", "), line.by.join(", "));
+        }
+        out.push('\n');
     }
     for c in &schema.code {
         let _ = writeln!(out, "code {{{}}}", c.text);

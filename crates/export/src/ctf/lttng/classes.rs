@@ -49,6 +49,7 @@ impl Classes {
             role: None,
             begins: Vec::new(),
             ends: Vec::new(),
+            line: None,
         })?;
         self.theirs.insert(name.into(), id);
         Ok(id)
