@@ -15,11 +15,12 @@
  *             reader   reads /proc/PID/cmdline of `victim`, as ps does: it waits behind `mapper`
  *           After so many seconds it thaws the file system, and all go on.
  *   vfork   a parent waits for its child, which has borrowed its memory: slow, and no dead-lock
- *   busy    writes, syncs and reads: sleeps in D often, and never for long
+ *   busy    writes, syncs and reads: sleeps in D often, and never for long. It prints its id and
+ *           how often it left its CPU by itself
  *
- * Prints for each thread, once all sleep: its name, its id, its state in /proc, the time (of
- * CLOCK_MONOTONIC, ns) at which it was first seen to sleep, and the functions of its kernel stack.
- * Then the times of the freeze and the thaw.
+ * The others print for each thread, once all sleep: its name, its id, its state in /proc, the time
+ * (of CLOCK_MONOTONIC, ns) at which it was first seen to sleep, and the functions of its kernel
+ * stack. Then the times of the freeze and the thaw.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,6 +34,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -293,6 +295,7 @@ static void be_busy(const char *where, double seconds)
 {
 	static char block[64 * PAGE];
 	long long until = now() + seconds * 1e9;
+	struct rusage usage;
 	int file;
 
 	folder = open(where, O_RDONLY | O_DIRECTORY);
@@ -304,6 +307,8 @@ static void be_busy(const char *where, double seconds)
 		if (pread(file, block, sizeof(block), 0) < 0)
 			fail(where);
 	} while (now() < until);
+	getrusage(RUSAGE_SELF, &usage);
+	printf("busy %d %ld\n", getpid(), usage.ru_nvcsw);
 }
 
 int main(int argc, char **argv)
