@@ -22,6 +22,7 @@ from oracles import Log, Stolen
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemata/hang/hang.klogger"
+FUTEX = ROOT / "schemata/futex/futex.klogger"
 WORKLOAD = ROOT / "schemata/hang/workload"
 SETTINGS = Path("/proc/sys/kernel")
 # In the order in which they begin to wait; the last two wait for the third.
@@ -201,19 +202,21 @@ def frozen(workload, folder):
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
+def status_of(thread: Hung, name: str) -> str:
+    text = Path(f"/proc/{thread.tid}/status").read_text()
+    return re.search(rf"^{name}:\s*(\w+)", text, re.M)[1]
+
+
 def test_who_sleeps_already_is_found(recorder, workload, tmp_path):
     with Stolen() as stolen, frozen(workload, tmp_path) as threads:
-        process = int(
-            re.search(r"Tgid:\s*(\d+)", Path(f"/proc/{threads['mapper'].tid}/status").read_text())[1]
-        )
-        # `victim` too, whose command line cannot be read: the recorder must not wait for it.
+        process = int(status_of(threads["mapper"], "Tgid"))
+        # `victim` too, whose command line and maps cannot be read, which are for user stacks: the
+        # recorder must not wait for them.
         pids = [threads[name].tid for name in NAMES if name != "mapper"] + [process]
         words = [word for pid in pids for word in ("-p", str(pid))]
-        done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1ms", *words, "--for", "1s")
-        states = {
-            name: re.search(r"State:\s*(\S)", Path(f"/proc/{thread.tid}/status").read_text())[1]
-            for name, thread in threads.items()
-        }
+        options = ["-s", SCHEMA, "--set", "hang.stuck=1ms", "-s", FUTEX, "--for", "1s"]
+        done, path = recorder.run(*options, *words)
+        states = {name: status_of(thread, "State") for name, thread in threads.items()}
     assert done.code == 0, done.err
     # It has ended before they went on.
     assert set(states.values()) == {"D"}

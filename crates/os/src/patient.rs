@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Reads files of /proc/PID for which the kernel takes the lock of the process's address space, such
-//! as `cmdline` and `maps`.
+//! Reads files of /proc/PID for which the kernel takes the lock of the process's address space,
+//! such as `cmdline` and `maps`.
 //!
 //! If a thread of the process hangs, this lock may never be free, and whoever reads hangs too. So
 //! another thread reads; if it sleeps for too long, it is left behind. It ends when the lock is

@@ -40,7 +40,11 @@ SELECT place, coalesce(list_filter(frames, lambda f: hang_is_place(f))[1], frame
             'sb_start_write', 'file_start_write', 'ext4_page_mkwrite', 'filemap_page_mkwrite',
             'do_page_mkwrite', '__sb_start_write']) AS freeze,
     len(list_filter(frames, lambda f: regexp_matches(f, '^_*(mutex_lock|rwsem_down|down_read'
-        '|down_write|rt_mutex_slowlock|percpu_rwsem_wait|percpu_down)'))) > 0 AS locks,
+        '|down_write|rt_mutex_slowlock|percpu_rwsem_wait|percpu_down)'))) > 0
+    -- Stacks of FOUND have no functions of locks. These take that of an address space.
+    OR list_contains(['__access_remote_vm', 'vm_mmap_pgoff', '__vm_munmap', 'do_mprotect_pkey',
+        'lock_mm_and_find_vma', 'exit_mm', 'proc_pid_cmdline_read', 'm_start', 'do_madvise',
+        '__x64_sys_brk', 'dup_mmap', '__get_user_pages_remote'], frames[1]) AS locks,
     len(list_filter(frames, lambda f: regexp_matches(f, '^_*(io_schedule|folio_wait|wait_on_buffer'
         '|submit_bio_wait|wb_wait_for|blk_mq_get_tag|blk_execute_rq|jbd2_log_wait|bit_wait_io'
         '|balance_dirty_pages|rpc_wait)'))) > 0 AS io,

@@ -18,7 +18,8 @@
 -- empty: no thread slept in D for 100 ms
 
 CREATE TEMP TABLE causes AS
-SELECT root, cause AS kind, count(DISTINCT pid) AS threads, count(DISTINCT pid) FILTER (depth = 0) AS direct,
+SELECT root, cause AS kind, count(DISTINCT pid) AS threads,
+    count(DISTINCT pid) FILTER (depth = 0) AS direct,
     min(from_ns) AS first, max(to_ns) - min(from_ns) AS lasted, hang_big(sum(ns)) AS waited,
     count(DISTINCT pid) FILTER (open) AS open, max(to_ns) AS last
 FROM hang_long JOIN hang_chain USING (id) GROUP BY root, cause;

@@ -14,16 +14,16 @@
 -- column first [ns]: when the first report comes
 -- column earlier [ns]: before the kernel's first report; nothing if it reported nothing
 -- column sleeps [count]: reports
--- note: The kernel looks at times that are kernel.hung_task_timeout_secs apart, so it reports one to
---     two such times after the sleep began; killable sleeps it does not report at all.
+-- note: The kernel looks at times that are kernel.hung_task_timeout_secs apart, so it reports one
+--     to two such times after the sleep began; killable sleeps it does not report at all.
 -- empty: no thread slept in D for 1 s, and the kernel reported none
 
 CREATE TEMP TABLE early_report AS
 SELECT t.seconds || ' s' AS threshold, t.seconds AS place, l.id,
     l.from_ns + t.seconds * 1_000_000_000::BIGINT AS moment,
     CASE WHEN c.cause = 'dead-lock' THEN 'dead-lock'
-        WHEN c.cause IN ('frozen file system', 'holder', 'lock') THEN 'lock' ELSE 'other' END AS why,
-    l.open
+        WHEN c.cause IN ('frozen file system', 'holder', 'lock') THEN 'lock'
+        ELSE 'other' END AS why, l.open
 FROM hang_long AS l JOIN hang_chain AS c USING (id), (VALUES (1), (5), (10)) AS t(seconds)
 WHERE l.ns >= t.seconds * 1_000_000_000::BIGINT
 UNION ALL

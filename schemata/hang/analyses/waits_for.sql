@@ -4,15 +4,16 @@
 -- order: 20
 -- events: SLEEPS, RUNS, FOUND, LOCK_WAIT, LOCK_GOT, FS_FROZEN
 -- include: _hang
--- picture: matrix x=holder y=waiter size=lasted
+-- picture: matrix x=holder y=waiter size=seconds
 -- column waiter: thread that waits
 -- column lock: that it waits for, and how
 -- column holder: who holds the lock, or who froze the file system
--- column known: how the holder is known; a sleeping reader and a holder are certain, the last reader
---     may have left the lock already
+-- column known: how the holder is known; a sleeping reader and a holder are certain, the last
+--     reader may have left the lock already
 -- column holder_waits: what the holder waits for in D; nothing: it ran, or slept otherwise
 -- column since [ns]: when the wait began
 -- column lasted [ns, bar]: how long
+-- column seconds [s]: how long
 -- note: Waits of 100 ms or more. Of several holders in turn, the one that had the lock for most of
 --     the wait.
 -- note: Semaphores, completions and wait queues do not name a holder.
@@ -32,8 +33,8 @@ FROM hang_long AS l LEFT JOIN hang_long AS n ON n.id = l.next WHERE l.lock > 0;
 SELECT * EXCLUDE (id) FROM waits_for ORDER BY since, id;
 
 -- picture
-SELECT waiter, coalesce(holder, 'not known') AS holder, max(lasted) AS lasted FROM waits_for
-GROUP BY ALL ORDER BY lasted DESC, waiter LIMIT 60;
+SELECT waiter, coalesce(holder, 'not known') AS holder, max(lasted) / 1e9 AS seconds
+FROM waits_for GROUP BY ALL ORDER BY seconds DESC, waiter LIMIT 60;
 
 -- finding
 SELECT format('{} waited longest for a lock, {}; {}.', waiter, duration(lasted),

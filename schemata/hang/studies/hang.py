@@ -31,7 +31,7 @@ SHORT = 2.5
 THREADS = [
     Column("thread", "", False, "thread, in the order in which they began to wait"),
     Column("call", "", False, "system call that it was in"),
-    Column("waits_for", "", False, "what it waits for"),
+    Column("waits_for", "", False, "who made it wait, and how"),
     Column("depth", "count", False, "threads between it and the root"),
     Column("began", "ns", False, "after the freeze: the wait begins, with its stack and lock"),
     Column("after_1s", "ns", False, "after the freeze: a report of all that sleep for 1 s"),
@@ -146,7 +146,7 @@ def moments(one: Seen) -> list[dict[str, Any]]:
             {
                 "thread": name,
                 "call": row["call"],
-                "waits_for": f"{wait.get('lock')}: {wait.get('holder')} ({wait.get('known')})",
+                "waits_for": f"{wait.get('holder')} ({wait.get('known')})",
                 "depth": row["depth"],
                 "began": joined - began,
                 "after_1s": joined - began + 10**9 if row["lasted"] >= 10**9 else None,
@@ -217,7 +217,7 @@ def sentences(plan: Plan, frozen: Seen, every: list[Seen]) -> list[str]:
     in_vain = sum(
         row["in_vain"] for one in every for row in one.tables["early"] if row["threshold"] == "1 s"
     )
-    said.append(f"Reports after 1 s would have been in vain {in_vain} times in all arms.")
+    said.append(f"Of the reports after 1 s, in all arms, {in_vain} would have been in vain.")
     said.append("The source is a report of a bug of 2.4.17 and measured nothing.")
     return said
 

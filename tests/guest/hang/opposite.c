@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Two kernel threads take two mutexes in opposite order, each when the other one has its first. They
- * sleep in the D state until the module is removed, which ends their waits by SIGKILL.
+ * Two kernel threads take two mutexes in opposite order, each when the other one has its first.
+ * They sleep in the D state until the module is removed, which ends their waits by SIGKILL.
  */
 #include <linux/completion.h>
 #include <linux/err.h>
