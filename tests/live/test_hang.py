@@ -109,6 +109,13 @@ def check_stack(logged: list[str], proc: list[str]) -> None:
     assert [f for f in logged if not (f in rest and OF_LOCKS.fullmatch(f))] == proc
 
 
+def check_ends(log: Log, threads: dict[str, Hung]) -> None:
+    """No verdict if the kernel has not reported the switch to one of them when it went on."""
+    for name, thread in threads.items():
+        if log.count("runs", f"pid = {thread.tid} AND time + {log.start_ns} > {thread.since}") == 0:
+            disturbed(f"the kernel left out the switch to {name}")
+
+
 def test_a_frozen_file_system(recorder, workload):
     done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 2))
     assert done.code == 0, done.err
@@ -117,6 +124,7 @@ def test_a_frozen_file_system(recorder, workload):
     assert list(threads) == NAMES
     log = Log(recorder.klogger, path)
     whole(log)
+    check_ends(log, threads)
     before = frozen
     for thread in threads.values():
         assert thread.state == "D"
@@ -167,6 +175,7 @@ def test_what_the_kernel_reports_is_stuck(recorder, workload):
     threads = threads_of(done.out)
     log = Log(recorder.klogger, path)
     whole(log)
+    check_ends(log, threads)
     hung = {tid for (tid,) in log.rows("SELECT DISTINCT pid FROM hang")}
     ours = {thread.tid for thread in threads.values()}
     assert hung == said & ours
@@ -241,7 +250,7 @@ def test_who_sleeps_already_is_found(recorder, workload, tmp_path):
     tables = answers(recorder, path)
     assert tables["cycles"] == []
     assert len(tables["stuck"]) == len(NAMES)
-    assert all(row["open"] and row["since"] < 0 for row in tables["stuck"])
+    assert all(row["open"] and row["before"] > 0 for row in tables["stuck"])
     (cause,) = [row for row in tables["causes"] if row["kind"] == "frozen file system"]
     assert (cause["threads"], cause["open"]) == (3, 3)
     assert {row["comm"] for row in table(log, "process", f"pid = {process}")} == {"victim"}
@@ -273,7 +282,8 @@ def test_who_only_works_is_not_stuck(recorder, workload):
     whole(log)
     slept = log.count("sleeps", f"pid = {tid}")
     assert 0 < slept <= switches
-    assert log.count("runs", f"pid = {tid}") == slept
+    # The kernel leaves out a switch now and then.
+    assert 0.98 * slept - 2 <= log.count("runs", f"pid = {tid}") <= slept
     tables = answers(recorder, path)
     assert tables["cycles"] == []
     if tables["stuck"]:

@@ -3,6 +3,8 @@
 --
 -- hang_sleep: each sleep in D: id, pid, from_ns (below 0: before the log began), to_ns, open (it
 --   still slept when the log ended), state, call, place (joins hang_place), reads.
+--   The kernel may leave out a switch, so who sleeps at the end is in FOUND if the recorder ended by
+--   itself; else, and before that, whoever has not gone on.
 -- hang_long: those of 100 ms or more, with the lock that the thread waits for, the holder, and
 --   `next`: the sleep of the holder meanwhile.
 -- hang_chain: for each of these, where following `next` leads: `root`, of the kind `cause`, and
@@ -91,9 +93,9 @@ SELECT row_number() OVER (ORDER BY s.from_ns, s.pid) AS id, s.pid, greatest(s.fr
     greatest(coalesce(s.to_ns, r.to_ns) - s.from_ns, 0) AS ns, s.state, s.call, s.place, s.reads,
     s.lock, s.holder, s.kind, s.shared, s.waker, s.seen_ns
 FROM hang_span AS s LEFT JOIN (
-    -- Its end may be lost, unless it was found asleep when the log ended.
     SELECT b.pid, b.from_ns FROM klogger.broken('hang_open', ['RUNS']) AS b
-    LEFT JOIN hang_found AS f ON f.pid = b.pid AND f.last WHERE b.broken AND f.pid IS NULL
+    LEFT JOIN (SELECT DISTINCT pid FROM hang_found WHERE last) AS f ON f.pid = b.pid,
+    klogger.recording AS r WHERE (b.broken OR r.finished) AND f.pid IS NULL
 ) AS lost ON s.to_ns IS NULL AND lost.pid = s.pid AND lost.from_ns = s.from_ns,
 klogger.recording AS r
 WHERE lost.pid IS NULL;
@@ -200,13 +202,13 @@ SELECT w.id, len(w.path) - 1 AS depth, c.id AS cycle,
     CASE WHEN c.id IS NOT NULL THEN format('dead-lock of {}', hang_thread(l.pid, l.from_ns))
         WHEN e.known = 'frozen' THEN format('file system {}, frozen by {}', device(e.device),
             hang_thread(e.by_pid, e.frozen_ns))
-        WHEN e.lock = 0 AND e.freeze THEN 'a file system that was frozen before the log began'
-        WHEN e.state & 32768 > 0 THEN 'the freezer of control groups, or of a suspend'
-        WHEN e.known <> 'nothing' THEN format('{}, which holds a lock and does not sleep in D',
+        WHEN e.lock = 0 AND e.freeze THEN 'a file system, frozen before the log'
+        WHEN e.state & 32768 > 0 THEN 'the freezer'
+        WHEN e.known <> 'nothing' THEN format('{}, holder of a lock',
             hang_thread(e.holder, e.from_ns))
-        WHEN e.lock > 0 THEN format('the lock {}, whose holder is not known', hex(e.lock))
+        WHEN e.lock > 0 THEN format('lock {}, holder unknown', hex(e.lock))
         WHEN e.locks THEN format('a lock, in {}', coalesce(e.site, '?'))
-        WHEN e.child THEN 'a child that has borrowed the memory (vfork)'
+        WHEN e.child THEN 'a child (vfork)'
         WHEN e.io THEN format('a device, in {}', coalesce(e.site, '?'))
         ELSE format('{}', coalesce(e.site, '?')) END AS root,
     CASE WHEN c.id IS NULL THEN e.pid END AS root_pid

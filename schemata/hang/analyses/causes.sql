@@ -6,11 +6,11 @@
 -- include: _hang
 -- picture: bars x=waited y=root
 -- column root: what the last one of the chain waits for
--- column kind: dead-lock, frozen file system, holder (of a lock, not in D), lock (holder not
---     known), freezer, child, device, or other
+-- column kind: dead-lock, frozen file system, holder (of a lock; it ran, or slept otherwise), lock
+--     (its holder is not known), freezer, child, device, or other
 -- column threads [count]: that wait for it, directly or for each other
 -- column direct [count]: of them, directly
--- column first [ns]: when the first began to wait
+-- column first [ns]: when the first began to wait; 0: then, or before the log
 -- column lasted [ns]: until the last went on, or the log ended
 -- column waited [ns, bar]: time of all of them together
 -- column open [count]: threads that still waited when the log ended
@@ -20,7 +20,7 @@
 CREATE TEMP TABLE causes AS
 SELECT root, cause AS kind, count(DISTINCT pid) AS threads,
     count(DISTINCT pid) FILTER (depth = 0) AS direct,
-    min(from_ns) AS first, max(to_ns) - min(from_ns) AS lasted, hang_big(sum(ns)) AS waited,
+    greatest(min(from_ns), 0) AS first, max(to_ns) - min(from_ns) AS lasted, hang_big(sum(ns)) AS waited,
     count(DISTINCT pid) FILTER (open) AS open, max(to_ns) AS last
 FROM hang_long JOIN hang_chain USING (id) GROUP BY root, cause;
 

@@ -5,7 +5,7 @@
 -- events: SLEEPS, RUNS, FOUND, LOCK_WAIT, LOCK_GOT, FS_FROZEN
 -- include: _hang
 -- picture: timeline x=from_ns x2=to_ns row=thread colour=root
--- column joined [ns]: when it began to wait
+-- column joined [ns]: when it began to wait; 0: then, or before the log
 -- column later [ns]: after the first that waits for the same root
 -- column thread: thread
 -- column call: system call that it was in
@@ -25,7 +25,7 @@ FROM hang_long AS l JOIN hang_chain AS c USING (id)
 WHERE c.cause IN ('dead-lock', 'frozen file system', 'holder', 'lock') OR c.depth > 0;
 
 -- table
-SELECT from_ns AS joined, later, hang_thread(pid, from_ns) AS thread, hang_call(call) AS call,
+SELECT greatest(from_ns, 0) AS joined, later, hang_thread(pid, from_ns) AS thread, hang_call(call) AS call,
     CASE WHEN known NOT IN ('frozen', 'nothing') THEN hang_thread(holder, from_ns) END
         AS waits_for, depth, ns AS lasted, root
 FROM collateral ORDER BY root, from_ns, id;

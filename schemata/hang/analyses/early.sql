@@ -37,7 +37,7 @@ LEFT JOIN hang_chain AS c USING (id);
 CREATE TEMP TABLE early AS
 SELECT threshold, place, count(*) AS reports, count(*) FILTER (why = 'dead-lock') AS dead_locks,
     count(*) FILTER (why = 'lock') AS for_locks, count(*) FILTER (why = 'other') AS others,
-    count(*) FILTER (why = 'other' AND NOT open) AS in_vain, min(moment) AS first
+    count(*) FILTER (why = 'other' AND NOT open) AS in_vain, greatest(min(moment), 0) AS first
 FROM early_report GROUP BY threshold, place;
 
 -- table

@@ -7,8 +7,9 @@
 -- picture: bars x=lasted y=thread
 -- column thread: thread
 -- column state: D, killable (SIGKILL ends it, and the kernel never reports it) or frozen
--- column since [ns]: when it began; below 0 before the log
--- column lasted [ns, bar]: how long, or until the log ended
+-- column since [ns]: when it began; 0: then, or before the log
+-- column before [ns]: how long it had slept when the log began
+-- column lasted [ns, bar]: how long in all, or until the log ended
 -- column open: whether it still slept then
 -- column call: system call that it was in
 -- column functions: where it waits: functions, the innermost first
@@ -26,8 +27,8 @@ SELECT l.*, min(h.time) AS reported FROM hang_long AS l LEFT JOIN HANG AS h
 WHERE l.ns >= t.ns OR h.pid IS NOT NULL GROUP BY ALL;
 
 -- table
-SELECT hang_thread(pid, from_ns) AS thread, hang_kind(state) AS state, from_ns AS since,
-    ns AS lasted, open, hang_call(call) AS call, functions, hang_lock(lock, kind) AS lock,
+SELECT hang_thread(pid, from_ns) AS thread, hang_kind(state) AS state, greatest(from_ns, 0) AS since,
+    CASE WHEN from_ns < 0 THEN -from_ns END AS before, ns AS lasted, open, hang_call(call) AS call, functions, hang_lock(lock, kind) AS lock,
     CASE WHEN holder > 0 AND known <> 'nothing' THEN hang_thread(holder, from_ns) END AS holder,
     reported
 FROM stuck ORDER BY from_ns, pid;

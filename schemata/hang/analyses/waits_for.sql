@@ -26,7 +26,7 @@ SELECT hang_thread(l.pid, l.from_ns) AS waiter, hang_lock(l.lock, l.kind) AS loc
     CASE WHEN l.known = 'frozen' THEN 'it froze ' || device(l.device)
         WHEN l.known <> 'nothing' THEN l.known END AS known,
     CASE WHEN n.id IS NOT NULL THEN coalesce(hang_lock(n.lock, n.kind), n.site, '?') END
-        AS holder_waits, l.from_ns AS since, l.ns AS lasted, l.id
+        AS holder_waits, greatest(l.from_ns, 0) AS since, l.ns AS lasted, l.id
 FROM hang_long AS l LEFT JOIN hang_long AS n ON n.id = l.next WHERE l.lock > 0;
 
 -- table
