@@ -31,7 +31,7 @@ SELECT greatest(from_ns, 0) AS joined, later, hang_thread(pid, from_ns) AS threa
 FROM collateral ORDER BY root, from_ns, id;
 
 -- picture
-SELECT greatest(from_ns, 0) AS from_ns, to_ns, hang_thread(pid, from_ns) AS thread, root
+SELECT greatest(from_ns, 0) AS from_ns, greatest(to_ns, 0) AS to_ns, hang_thread(pid, from_ns) AS thread, root
 FROM (FROM collateral ORDER BY ns DESC, id LIMIT 400) ORDER BY root, from_ns, pid;
 
 -- finding

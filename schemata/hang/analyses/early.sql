@@ -41,7 +41,7 @@ SELECT threshold, place, count(*) AS reports, count(*) FILTER (why = 'dead-lock'
 FROM early_report GROUP BY threshold, place;
 
 -- table
-SELECT e.* EXCLUDE (place), CASE WHEN e.place < 100 THEN h.time - e.first END AS earlier
+SELECT e.* EXCLUDE (place), CASE WHEN h.time > e.first THEN h.time - e.first END AS earlier
 FROM early AS e, (SELECT min(time) AS time FROM HANG) AS h ORDER BY place;
 
 -- picture

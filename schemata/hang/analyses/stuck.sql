@@ -22,7 +22,7 @@
 -- empty: no thread in scope slept in D for so long
 
 CREATE TEMP TABLE stuck AS
-SELECT l.*, min(h.time) AS reported FROM hang_long AS l LEFT JOIN HANG AS h
+SELECT l.*, greatest(min(h.time), 0) AS reported FROM hang_long AS l LEFT JOIN HANG AS h
     ON h.pid = l.pid AND h.time >= l.from_ns AND h.time <= l.to_ns, hang_limit AS t
 WHERE l.ns >= t.ns OR h.pid IS NOT NULL GROUP BY ALL;
 
