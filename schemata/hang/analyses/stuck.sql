@@ -22,7 +22,7 @@
 -- empty: no thread in scope slept in D for so long
 
 CREATE TEMP TABLE stuck AS
-SELECT l.*, greatest(min(h.time), 0) AS reported FROM hang_long AS l LEFT JOIN HANG AS h
+SELECT l.*, min(h.time) AS reported FROM hang_long AS l LEFT JOIN HANG AS h
     ON h.pid = l.pid AND h.time >= l.from_ns AND h.time <= l.to_ns, hang_limit AS t
 WHERE l.ns >= t.ns OR h.pid IS NOT NULL GROUP BY ALL;
 
@@ -30,7 +30,7 @@ WHERE l.ns >= t.ns OR h.pid IS NOT NULL GROUP BY ALL;
 SELECT hang_thread(pid, from_ns) AS thread, hang_kind(state) AS state, greatest(from_ns, 0) AS since,
     CASE WHEN from_ns < 0 THEN -from_ns END AS before, ns AS lasted, open, hang_call(call) AS call, functions, hang_lock(lock, kind) AS lock,
     CASE WHEN holder > 0 AND known <> 'nothing' THEN hang_thread(holder, from_ns) END AS holder,
-    reported
+    CASE WHEN reported >= 0 THEN reported END AS reported
 FROM stuck ORDER BY from_ns, pid;
 
 -- picture
