@@ -69,7 +69,7 @@ def files(request) -> list[str]:
     return [f"{made}=/hang", f"{made / 'crash_mapped'}=/bin/crash_mapped"]
 
 
-CASES = {"hang": Case(BPF, SCRIPT, files, seconds=400)}
+CASES = {"hang": Case(BPF, SCRIPT, files, seconds=600)}
 
 
 @pytest.fixture(scope="module")
