@@ -11,6 +11,7 @@ log:
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
   cost SCHEDIN=50                         what logging an event took, ns
   10us  0  LOOK call=openat               a field `as place`: its name
+  10us  0  FOUND frames=4096,8192         an array
   killed                                  the log has no end
   end 1ms                                 the log's end
 table: program quanta                     the columns to compare, then the rows; all rows, in order
@@ -186,12 +187,21 @@ def row_of(fields: list[dict[str, Any]], given: dict[str, Any], what: str) -> di
     """The columns of an event's own. What is not given is 0 or empty."""
     row = {}
     for f in fields:
-        row[f["name"]] = given.pop(f["name"], "" if smalllog.sql_type(f) == "VARCHAR" else 0)
+        row[f["name"]] = column_of(smalllog.sql_type(f), given.pop(f["name"], None))
         if f["decoding"] == "code":
             row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
     if given:
         raise ValueError(f"{what} has no {', '.join(given)}")
     return row
+
+
+def column_of(sql_type: str, given: Any) -> Any:
+    """Of an array, the numbers that are given with commas between them."""
+    if sql_type.endswith("[]"):
+        return [int(number) for number in str(given).split(",")] if given is not None else []
+    if given is None:
+        return "" if sql_type == "VARCHAR" else 0
+    return given
 
 
 def write_stacks(

@@ -286,7 +286,7 @@ def stack_by(d: Drawing, x: str, y: str) -> None:
 def timeline(d: Drawing) -> Any:
     """Bars from x to x2 in one row for each value; y and y2 (0 to 1) are places within the row."""
     row = d.column("row")
-    rows = sorted(d.values("row"), key=lambda v: (isinstance(v, str), v))
+    rows = in_order(d, "row")
     height = 0.86
     for record in d.records:
         base = rows.index(record[row])
@@ -304,13 +304,15 @@ def timeline(d: Drawing) -> Any:
     )
     size = max(16, min(90, 900 // len(rows)))
     end = max(d.numbers("x2"))
+    # The last bar ends later than it begins.
+    ticks = {"values": round_ticks(end)} if d.unit("x") == "ns" and not d.live else {}
     return (
         alt.Chart(DATA, height=max(90, size * len(rows)))
         .mark_rect(stroke=None)
         .encode(
             x=alt.X(
                 f"{d.column('x')}:Q",
-                axis=axis_of(d, "x"),
+                axis=axis_of(d, "x", **ticks),
                 scale=alt.Scale(domain=[0, end], nice=False),
             ),
             x2=alt.X2(d.column("x2")),

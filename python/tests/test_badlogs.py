@@ -206,6 +206,8 @@ def literal(given: Any) -> str:
 
 def value(lot: random.Random, name: str, kind: str, extreme: float) -> Any:
     """A small number, so that events belong together; or an end of the type's range."""
+    if kind.endswith("[]"):
+        return [value(lot, name, kind.removesuffix("[]"), extreme) for _ in range(3)]
     if kind == "VARCHAR":
         return lot.choice(NAMES)
     if lot.random() < extreme:

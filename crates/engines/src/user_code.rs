@@ -5,9 +5,8 @@
 use klogger_log::code::{Caller, Code, File, Place, UserStack};
 use klogger_os::code_events::{CodeEvent, CodeEvents, What};
 use klogger_os::roots::Roots;
-use klogger_os::{Error, machine, processes};
+use klogger_os::{Error, machine, patient, processes};
 use std::collections::HashMap;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -144,7 +143,8 @@ impl Known {
     fn read_all(&mut self) {
         for pid in processes::all_processes() {
             // It may have ended.
-            let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
+            let Ok(maps) = patient::read(pid, "maps") else { continue };
+            let maps = String::from_utf8_lossy(&maps);
             self.roots.look(pid);
             for (start, length, offset, path) in maps.lines().filter_map(code_mapping) {
                 let file = self.file(pid, path, String::new());

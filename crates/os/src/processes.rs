@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The existing processes and threads, from /proc.
 
+use crate::patient;
 use std::fs;
 
 /// The contents of a PROCESS_EXISTS event.
@@ -47,7 +48,7 @@ fn numbers(folder: &str) -> Vec<u32> {
 /// `None` if the thread has ended.
 pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
     let stat = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    let mut command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut command = patient::read(pid, "cmdline").unwrap_or_default();
     while command.last() == Some(&0) {
         command.pop();
     }

@@ -5,7 +5,7 @@
 use crate::elf::{Elf, Named, text_at};
 use elf::abi;
 use klogger_codegen::Refusal;
-use klogger_os::files;
+use klogger_os::{files, patient};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
@@ -185,7 +185,7 @@ fn run_paths(program: &Path) -> Option<Vec<String>> {
 /// A library that a process has mapped: exactly that file, even if its path leads to another one by
 /// now.
 pub fn mapped(pid: u32, name: &str) -> io::Result<Option<(String, File)>> {
-    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    let maps = patient::read(pid, "maps")?;
     for line in String::from_utf8_lossy(&maps).lines() {
         let (Some(range), Some(at)) = (line.split(' ').next(), line.find('/')) else { continue };
         let path = line[at..].strip_suffix(" (deleted)").unwrap_or(&line[at..]);

@@ -7,7 +7,7 @@ use super::line::Line;
 use clap::{Arg, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use klogger_log::filter::GENERAL;
-use klogger_os::{processes, recorders};
+use klogger_os::{patient, processes, recorders};
 use klogger_schema::model::ProbeKind;
 use klogger_toolchain::host_kernel;
 use std::collections::BTreeSet;
@@ -190,8 +190,10 @@ fn last_word(current: &str, names: Vec<Named>) -> Vec<Named> {
 
 /// Processes that are no threads of the kernel.
 fn running() -> Vec<Named> {
-    let is_program = |pid: &u32| {
-        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty())
+    let is_program = |pid: &u32| match patient::read(*pid, "cmdline") {
+        Ok(words) => !words.is_empty(),
+        // It hangs.
+        Err(error) => error.kind() == std::io::ErrorKind::TimedOut,
     };
     let pids = processes::all_processes().into_iter().filter(is_program);
     let name = |pid| processes::thread(pid, pid).map(|t| String::from_utf8_lossy(&t.comm).into());

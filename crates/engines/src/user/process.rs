@@ -5,7 +5,7 @@
 use super::facts::is_name;
 use super::folder::{FileId, Folder, Found};
 use klogger_os as os;
-use klogger_os::processes;
+use klogger_os::{patient, processes};
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::AsFd;
@@ -147,12 +147,12 @@ pub fn runs_as(pid: u32, uid: u32) -> bool {
 /// The text of /proc/PID/maps. If the first thread of a process has ended before the others, only
 /// their entries have it.
 fn mappings(pid: u32) -> Option<String> {
-    let read = |path: String| fs::read(path).ok().filter(|text| !text.is_empty());
+    let read = |name: &str| patient::read(pid, name).ok().filter(|text| !text.is_empty());
     let of_another = || {
         let mut threads = processes::threads_of(pid).into_iter();
-        threads.find_map(|tid| read(format!("/proc/{pid}/task/{tid}/maps")))
+        threads.find_map(|tid| read(&format!("task/{tid}/maps")))
     };
-    let text = read(format!("/proc/{pid}/maps")).or_else(of_another)?;
+    let text = read("maps").or_else(of_another)?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
