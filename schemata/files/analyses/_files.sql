@@ -14,7 +14,8 @@ FROM NAMED GROUP BY file;
 CREATE TEMP TABLE files_call AS
 SELECT call, regexp_replace(place(call), '^.* ', '') AS name
 FROM (SELECT call FROM LOOK UNION SELECT call FROM READ UNION SELECT call FROM WRITE
-    UNION SELECT call FROM LISTED UNION SELECT call FROM CLOSED);
+    UNION SELECT call FROM LISTED UNION SELECT call FROM CLOSED
+    UNION SELECT call FROM PROTECTED);
 
 -- A relative path begins at `base`, which is known within its file system only.
 CREATE TEMP MACRO files_whole(path, base) AS
