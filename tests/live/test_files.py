@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The schema `files` has what a program planted, and what strace and the kernel count."""
 
+import contextlib
 import errno
 import json
 import os
@@ -21,7 +22,7 @@ NAME = """(
 )"""
 CALLS = " UNION ALL ".join(
     f"SELECT {NAME} AS call, result FROM {event} WHERE tid = {{0}}"
-    for event in ("LOOK", "READ", "WRITE", "LISTED", "CLOSED")
+    for event in ("LOOK", "READ", "WRITE", "LISTED", "CLOSED", "COPIED")
 )
 
 
@@ -139,11 +140,73 @@ def test_as_many_as_strace_counts(planted, tmp_path):
         f" FROM ({CALLS.format(planted.tid)}) GROUP BY call"
     )
     ours = {call: (calls, errors) for call, calls, errors in rows}
-    # Of mmap only those of files are logged; klogger itself reads a byte before it becomes the
-    # program.
-    compared = set(ours) - {"mmap", "read"}
+    # Of mmap only those of files are logged, of fcntl those that copy; klogger itself reads a byte
+    # before it becomes the program.
+    compared = set(ours) - {"mmap", "read", "fcntl"}
     assert {"openat", "stat", "statx", "pread64", "close"} <= compared
     assert {call: ours[call] for call in compared} == {call: strace[call] for call in compared}
+
+
+def of_path(tables: dict, path: Path, column: str) -> int:
+    return sum(row[column] for row in tables["paths"] if row["path"] == str(path))
+
+
+def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
+    recorder, workloads, tmp_path
+):
+    done, path = recorder.run("-s", SCHEMA, "--", workloads / "passed_files", tmp_path)
+    assert done.code == 0, done.err
+    tables = answers(recorder, path)
+    assert of_path(tables, tmp_path / "file", "written") == int(done.out)
+    assert of_path(tables, tmp_path / "file", "read") == 1
+    assert of_path(tables, tmp_path / "file", "opens") == 2
+    # One write is of the program that the child has started, which the kernel names after the link.
+    by = {row["program"]: row["written"] for row in tables["paths"] if row["written"]}
+    assert by == {"passed_files": int(done.out) - 23, "exe": 23}
+    unused = [(row["example"], row["opens"]) for row in tables["unread"]]
+    assert unused == [(f"{tmp_path}/.", 1)]
+
+
+@contextlib.contextmanager
+def rings_allowed():
+    """The kernel may forbid io_uring."""
+    switch = Path("/proc/sys/kernel/io_uring_disabled")
+    before = switch.read_text() if switch.exists() else None
+    try:
+        if before is not None:
+            switch.write_text("0\n")
+        yield
+    finally:
+        if before is not None:
+            switch.write_text(before)
+
+
+def test_requests_of_io_uring_are_calls_with_their_file(recorder, workloads, tmp_path):
+    with rings_allowed():
+        done, path = recorder.run("-s", SCHEMA, "--", workloads / "ring_files", tmp_path)
+    if done.code == 77:
+        pytest.skip("this kernel has no io_uring")
+    assert done.code == 0, done.err
+    planted = {call: (int(times), int(size)) for call, times, size in
+               map(str.split, done.out.splitlines())}  # fmt: skip
+    tables = answers(recorder, path)
+    found = {
+        row["call"].removeprefix("io_uring:"): (row["calls"], row["bytes"])
+        for row in tables["calls"] if row["call"].startswith("io_uring:")
+    }  # fmt: skip
+    assert found == planted
+    file = Path(os.path.realpath(tmp_path)) / "ringed"
+    inode = file.stat().st_ino
+    log = Log(recorder.klogger, path)
+    assert log.one(f"SELECT count(*) FROM RING WHERE inode = {inode} AND fd >= 0") == 37 + 41
+    opened = log.rows(f"SELECT path, result >= 0 FROM RING WHERE op = 18 AND inode = {inode}")
+    # Within its file system, which may be mounted anywhere.
+    ((name, ok),) = opened
+    assert ok and str(file).endswith(name)
+    assert log.one("SELECT min(result) FROM RING WHERE op = 18") == -errno.ENOENT
+    rows = [row for row in tables["paths"] if row["path"] == name]
+    assert sum(row["written"] for row in rows) == planted["write"][1]
+    assert sum(row["read"] for row in rows) == planted["read"][1]
 
 
 def test_the_answers_name_the_waste(recorder, tmp_path):

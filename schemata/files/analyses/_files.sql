@@ -29,7 +29,11 @@ SELECT l.time, l.tid AS pid, coalesce(t.tgid, l.tid) AS tgid, c.name AS call, l.
     c.name IN ('open', 'openat', 'openat2', 'creat') AS opens,
     n.path = '' OR c.name IN ('fstat', 'fchdir') AS by_fd
 FROM LOOK AS l JOIN files_call AS c USING (call) LEFT JOIN files_named AS n USING (file)
-LEFT JOIN klogger.thread AS t ON t.pid = l.tid;
+LEFT JOIN klogger.thread AS t ON t.pid = l.tid
+UNION ALL
+SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), 0, nullif(path, ''), inode,
+    device, NULL, NULL, result, took, 0, true, false
+FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (18, 28);
 
 -- What was done through a descriptor. Of calls that read one file and write another, the reading.
 CREATE TEMP TABLE files_use AS
@@ -41,7 +45,11 @@ FROM (
     UNION ALL SELECT time, tid, call, fd, inode, device, result, took, 'write', text, 0 FROM WRITE
     UNION ALL SELECT time, tid, call, fd, inode, device, result, took, 'list', 0, entries
     FROM LISTED
-) AS u JOIN files_call AS c USING (call) LEFT JOIN klogger.thread AS t ON t.pid = u.tid;
+) AS u JOIN files_call AS c USING (call) LEFT JOIN klogger.thread AS t ON t.pid = u.tid
+UNION ALL
+SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), fd, inode, device, result,
+    took, CASE WHEN op IN (1, 4, 22) THEN 'read' ELSE 'write' END, 0, 0
+FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (1, 2, 4, 5, 22, 23);
 
 -- What descriptors were given, numbered: first the open files, by their ids, then the copies.
 CREATE TEMP TABLE files_open AS
@@ -126,7 +134,10 @@ SELECT g.node, CASE WHEN g.source IS NULL THEN least(c.time, n.time)
 FROM files_given AS g
 ASOF LEFT JOIN (
     SELECT coalesce(t.tgid, c.tid) AS tgid, fd, time
-    FROM CLOSED AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid WHERE result = 0
+    FROM (
+        SELECT tid, fd, time, result FROM CLOSED
+        UNION ALL SELECT tid, fd, time, result FROM RING WHERE op = 19
+    ) AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid WHERE result = 0
 ) AS c ON c.tgid = g.tgid AND c.fd = g.fd AND g.time < c.time
 ASOF LEFT JOIN files_given AS n ON n.tgid = g.tgid AND n.fd = g.fd AND g.time < n.time
 ASOF LEFT JOIN PROCESS_EXIT AS x ON x.pid = g.tgid AND g.time < x.time;
@@ -143,7 +154,8 @@ CREATE TEMP TABLE files_session AS
 SELECT o.*, coalesce(d.reads, 0) AS reads, coalesce(d.bytes, 0) AS bytes,
     coalesce(d.maps, 0) AS maps, coalesce(d.lists, 0) AS lists, coalesce(d.entries, 0) AS entries,
     coalesce(d.writes, 0) AS writes, coalesce(d.written, 0) AS written, d.text
-FROM klogger.broken('files_opened', ['LOOK', 'NAMED', 'READ', 'WRITE', 'LISTED', 'CLOSED', 'COPIED']) AS o
+FROM klogger.broken('files_opened', ['LOOK', 'NAMED', 'READ', 'WRITE', 'LISTED', 'CLOSED', 'COPIED',
+    'RING']) AS o
 LEFT JOIN (
     SELECT id, count(*) FILTER (kind = 'read' AND call <> 'mmap') AS reads,
         files_big(sum(greatest(result, 0)) FILTER (kind = 'read' AND call <> 'mmap')) AS bytes,
