@@ -111,7 +111,7 @@ def by_strace(top: Path, files: int) -> int | None:
     if not shutil.which("strace"):
         return None
     said = top / "strace"
-    words = ["strace", "-f", "-s", "200", "-e", "trace=%stat", "-o", said, "git"]
+    words = ["strace", "-f", "-s", "200", "-e", "trace=%%stat", "-o", said, "git"]
     subprocess.run(
         [*words, *COMMANDS[0]["words"]], cwd=top / "tree", capture_output=True, check=False,
         env={**os.environ, **repository.ENVIRONMENT},
