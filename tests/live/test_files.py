@@ -167,6 +167,46 @@ def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
     assert unused == [(f"{tmp_path}/.", 1)]
 
 
+def test_a_relative_path_of_chdir_begins_in_the_directory_that_is_left(recorder, tmp_path):
+    (tmp_path / "left/entered").mkdir(parents=True)
+    script = f"import os; os.chdir('{tmp_path}/left'); os.chdir('entered'); open('file', 'w')"
+    python = Path("/proc/self/exe").resolve()
+    done, path = recorder.run("-s", SCHEMA, "--", python, "-I", "-c", script)
+    assert done.code == 0, done.err
+    rows = Log(recorder.klogger, path).rows(f"""
+        SELECT n.path, n.base FROM LOOK AS l JOIN NAMED AS n USING (file)
+        WHERE {NAME} = 'chdir' AND n.path NOT LIKE '/%'
+            OR n.path = 'file' AND {NAME} = 'openat' ORDER BY l.time
+    """)
+    # Within its file system, which may be mounted anywhere.
+    for (name, base), folder in zip(rows, ("left", "left/entered"), strict=True):
+        assert str(tmp_path / folder).endswith(base) and base.endswith(f"/{folder}"), name
+
+
+def test_the_loader_maps_what_ldd_lists(recorder, tmp_path):
+    """Each object once; each library is looked for in a directory that has none, too."""
+    program = next((p for p in map(Path, ("/bin/ls", "/usr/bin/ls")) if p.exists()), None)
+    listed = program and subprocess.run(
+        ["ldd", program], capture_output=True, text=True, check=False
+    ).stdout  # fmt: skip
+    wanted = set(re.findall(r"=> (/\S+)", listed or ""))
+    if not wanted:
+        pytest.skip("ls is not dynamic here, or there is no ldd")
+    done, path = recorder.run(
+        "-s", SCHEMA, "--", "env", f"LD_LIBRARY_PATH={tmp_path}", program, tmp_path
+    )
+    assert done.code == 0, done.err
+    rows = [row for row in answers(recorder, path)["loader"] if row["program"] == "ls"]
+    found = {row["object"]: row for row in rows if row["maps"]}
+    libraries = set(found) - {"/etc/ld.so.cache"}
+    assert {os.path.realpath(name) for name in libraries} == set(map(os.path.realpath, wanted))
+    for name in libraries:
+        assert found[name]["opens"] == 1 and found[name]["failed"] >= 1, found[name]
+        # A mapping of the whole has its parts without the sections that are not loaded.
+        assert 0.3 < found[name]["bytes"] / os.stat(name).st_size < 3, found[name]
+    assert rows[-1]["object"] == "(relocation)" and rows[-1]["protects"] >= len(libraries)
+
+
 @contextlib.contextmanager
 def rings_allowed():
     """The kernel may forbid io_uring."""
