@@ -422,5 +422,5 @@ STUDY = Study(
     arms=arms,
     analyse=analyse,
     seconds=60,
-    least_seconds=15,
+    least_seconds=20,
 )
