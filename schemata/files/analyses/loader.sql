@@ -20,9 +20,9 @@
 -- column to_ns [ns]: its last call for this object
 -- column step: step; in the order in which they begin, with the name of the object
 -- column what: what the time is of
--- note: The loader's last call is its last mapping or its last mprotect(PROT_READ), before a file is
---     opened that is no shared object, before a write or a listing, and before an object is opened
---     after such an mprotect. So main begins between this call and the next one of the program.
+-- note: The loader's last call is its last mapping or its last mprotect(PROT_READ) before a file
+--     is opened that is no shared object, before a write or a listing, and before an object is
+--     opened after such an mprotect. So main begins between this call and the next one.
 -- note: The picture is of the start that took the longest.
 -- empty: no program was started, or none has shared objects
 
