@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The schema `files` has what a program planted, and what strace and the kernel count."""
 
+import contextlib
 import errno
 import json
 import os
@@ -21,7 +22,7 @@ NAME = """(
 )"""
 CALLS = " UNION ALL ".join(
     f"SELECT {NAME} AS call, result FROM {event} WHERE tid = {{0}}"
-    for event in ("LOOK", "READ", "WRITE", "LISTED", "CLOSED")
+    for event in ("LOOK", "READ", "WRITE", "LISTED", "CLOSED", "COPIED")
 )
 
 
@@ -139,11 +140,113 @@ def test_as_many_as_strace_counts(planted, tmp_path):
         f" FROM ({CALLS.format(planted.tid)}) GROUP BY call"
     )
     ours = {call: (calls, errors) for call, calls, errors in rows}
-    # Of mmap only those of files are logged; klogger itself reads a byte before it becomes the
-    # program.
-    compared = set(ours) - {"mmap", "read"}
+    # Of mmap only those of files are logged, of fcntl those that copy; klogger itself reads a byte
+    # before it becomes the program.
+    compared = set(ours) - {"mmap", "read", "fcntl"}
     assert {"openat", "stat", "statx", "pread64", "close"} <= compared
     assert {call: ours[call] for call in compared} == {call: strace[call] for call in compared}
+
+
+def of_path(tables: dict, path: Path, column: str) -> int:
+    return sum(row[column] for row in tables["paths"] if row["path"] == str(path))
+
+
+def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
+    recorder, workloads, tmp_path
+):
+    done, path = recorder.run("-s", SCHEMA, "--", workloads / "passed_files", tmp_path)
+    assert done.code == 0, done.err
+    tables = answers(recorder, path)
+    assert of_path(tables, tmp_path / "file", "written") == int(done.out)
+    assert of_path(tables, tmp_path / "file", "read") == 1
+    assert of_path(tables, tmp_path / "file", "opens") == 2
+    # One write is of the program that the child has started, which the kernel names after the link.
+    by = {row["program"]: row["written"] for row in tables["paths"] if row["written"]}
+    assert by == {"passed_files": int(done.out) - 23, "exe": 23}
+    unused = [(row["example"], row["opens"]) for row in tables["unread"]]
+    assert unused == [(f"{tmp_path}/.", 1)]
+
+
+def test_a_relative_path_of_chdir_begins_in_the_directory_that_is_left(recorder, tmp_path):
+    (tmp_path / "left/entered").mkdir(parents=True)
+    script = f"import os; os.chdir('{tmp_path}/left'); os.chdir('entered'); open('file', 'w')"
+    python = Path("/proc/self/exe").resolve()
+    done, path = recorder.run("-s", SCHEMA, "--", python, "-I", "-c", script)
+    assert done.code == 0, done.err
+    rows = Log(recorder.klogger, path).rows(f"""
+        SELECT n.path, n.base FROM LOOK AS l JOIN NAMED AS n USING (file)
+        WHERE {NAME} = 'chdir' AND n.path NOT LIKE '/%'
+            OR n.path = 'file' AND {NAME} = 'openat' ORDER BY l.time
+    """)
+    # Within its file system, which may be mounted anywhere.
+    for (name, base), folder in zip(rows, ("left", "left/entered"), strict=True):
+        assert str(tmp_path / folder).endswith(base) and base.endswith(f"/{folder}"), name
+
+
+def test_the_loader_maps_what_ldd_lists(recorder, tmp_path):
+    """Each object once; each library is looked for in a directory that has none, too."""
+    program = next((p for p in map(Path, ("/bin/ls", "/usr/bin/ls")) if p.exists()), None)
+    listed = program and subprocess.run(
+        ["ldd", program], capture_output=True, text=True, check=False
+    ).stdout  # fmt: skip
+    wanted = set(re.findall(r"=> (/\S+)", listed or ""))
+    if not wanted:
+        pytest.skip("ls is not dynamic here, or there is no ldd")
+    done, path = recorder.run(
+        "-s", SCHEMA, "--", "env", f"LD_LIBRARY_PATH={tmp_path}", program, tmp_path
+    )
+    assert done.code == 0, done.err
+    rows = [row for row in answers(recorder, path)["loader"] if row["program"] == "ls"]
+    found = {row["object"]: row for row in rows if row["maps"]}
+    libraries = set(found) - {"/etc/ld.so.cache"}
+    assert {os.path.realpath(name) for name in libraries} == set(map(os.path.realpath, wanted))
+    for name in libraries:
+        assert found[name]["opens"] == 1 and found[name]["failed"] >= 1, found[name]
+        # A mapping of the whole has its parts without the sections that are not loaded.
+        assert 0.3 < found[name]["bytes"] / os.stat(name).st_size < 3, found[name]
+    assert rows[-1]["object"] == "(relocation)" and rows[-1]["protects"] >= len(libraries)
+
+
+@contextlib.contextmanager
+def rings_allowed():
+    """The kernel may forbid io_uring."""
+    switch = Path("/proc/sys/kernel/io_uring_disabled")
+    before = switch.read_text() if switch.exists() else None
+    try:
+        if before is not None:
+            switch.write_text("0\n")
+        yield
+    finally:
+        if before is not None:
+            switch.write_text(before)
+
+
+def test_requests_of_io_uring_are_calls_with_their_file(recorder, workloads, tmp_path):
+    with rings_allowed():
+        done, path = recorder.run("-s", SCHEMA, "--", workloads / "ring_files", tmp_path)
+    if done.code == 77:
+        pytest.skip("this kernel has no io_uring")
+    assert done.code == 0, done.err
+    planted = {call: (int(times), int(size)) for call, times, size in
+               map(str.split, done.out.splitlines())}  # fmt: skip
+    tables = answers(recorder, path)
+    found = {
+        row["call"].removeprefix("io_uring:"): (row["calls"], row["bytes"])
+        for row in tables["calls"] if row["call"].startswith("io_uring:")
+    }  # fmt: skip
+    assert found == planted
+    file = Path(os.path.realpath(tmp_path)) / "ringed"
+    inode = file.stat().st_ino
+    log = Log(recorder.klogger, path)
+    assert log.one(f"SELECT count(*) FROM RING WHERE inode = {inode} AND fd >= 0") == 37 + 41
+    opened = log.rows(f"SELECT path, result >= 0 FROM RING WHERE op = 18 AND inode = {inode}")
+    # Within its file system, which may be mounted anywhere.
+    ((name, ok),) = opened
+    assert ok and str(file).endswith(name)
+    assert log.one("SELECT min(result) FROM RING WHERE op = 18") == -errno.ENOENT
+    rows = [row for row in tables["paths"] if row["path"] == name]
+    assert sum(row["written"] for row in rows) == planted["write"][1]
+    assert sum(row["read"] for row in rows) == planted["read"][1]
 
 
 def test_the_answers_name_the_waste(recorder, tmp_path):

@@ -87,6 +87,10 @@ int main(int argc, char **argv)
     PLANT("openat", 1, 0, folder = syscall(SYS_openat, AT_FDCWD, ".", O_DIRECTORY | O_RDONLY));
     PLANT("getdents64", 2, 0, syscall(SYS_getdents64, folder, buffer, sizeof(buffer)));
     PLANT("newfstatat", 71, 0, syscall(SYS_newfstatat, folder, "file", &stat, 0));
+    PLANT("dup", 83, EBADF, syscall(SYS_dup, 999));
+    PLANT("dup2", 79, 0, syscall(SYS_dup2, file, 400));
+    PLANT("dup3", 89, 0, syscall(SYS_dup3, file, 401, O_CLOEXEC));
+    PLANT("fcntl", 97, EINVAL, syscall(SYS_fcntl, file, F_DUPFD, -1));
     PLANT("close", 1, 0, close(folder));
     PLANT("close", 73, EBADF, close(folder));
     PLANT("unlinkat", 1, 0, syscall(SYS_unlinkat, AT_FDCWD, "file", 0));

@@ -14,7 +14,8 @@ FROM NAMED GROUP BY file;
 CREATE TEMP TABLE files_call AS
 SELECT call, regexp_replace(place(call), '^.* ', '') AS name
 FROM (SELECT call FROM LOOK UNION SELECT call FROM READ UNION SELECT call FROM WRITE
-    UNION SELECT call FROM LISTED UNION SELECT call FROM CLOSED);
+    UNION SELECT call FROM LISTED UNION SELECT call FROM CLOSED
+    UNION SELECT call FROM COPIED);
 
 -- A relative path begins at `base`, which is known within its file system only.
 CREATE TEMP MACRO files_whole(path, base) AS
@@ -28,7 +29,11 @@ SELECT l.time, l.tid AS pid, coalesce(t.tgid, l.tid) AS tgid, c.name AS call, l.
     c.name IN ('open', 'openat', 'openat2', 'creat') AS opens,
     n.path = '' OR c.name IN ('fstat', 'fchdir') AS by_fd
 FROM LOOK AS l JOIN files_call AS c USING (call) LEFT JOIN files_named AS n USING (file)
-LEFT JOIN klogger.thread AS t ON t.pid = l.tid;
+LEFT JOIN klogger.thread AS t ON t.pid = l.tid
+UNION ALL
+SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), 0, nullif(path, ''), inode,
+    device, NULL, NULL, result, took, 0, true, false
+FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (18, 28);
 
 -- What was done through a descriptor. Of calls that read one file and write another, the reading.
 CREATE TEMP TABLE files_use AS
@@ -40,32 +45,117 @@ FROM (
     UNION ALL SELECT time, tid, call, fd, inode, device, result, took, 'write', text, 0 FROM WRITE
     UNION ALL SELECT time, tid, call, fd, inode, device, result, took, 'list', 0, entries
     FROM LISTED
-) AS u JOIN files_call AS c USING (call) LEFT JOIN klogger.thread AS t ON t.pid = u.tid;
+) AS u JOIN files_call AS c USING (call) LEFT JOIN klogger.thread AS t ON t.pid = u.tid
+UNION ALL
+SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), fd, inode, device, result,
+    took, CASE WHEN op IN (1, 4, 22) THEN 'read' ELSE 'write' END, 0, 0
+FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (1, 2, 4, 5, 22, 23);
 
--- Each open file, until it is closed, its number is given to another one, or its process ends.
-CREATE TEMP TABLE files_end AS
-SELECT coalesce(t.tgid, c.tid) AS tgid, fd, time
-FROM CLOSED AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid WHERE result = 0;
-CREATE TEMP TABLE files_opened AS
-WITH opened AS (
-    SELECT row_number() OVER (ORDER BY time, pid) AS id, time, pid, tgid, result AS fd, path, inode,
-        device, size, mtime, took, mode
-    FROM files_look WHERE opens AND result >= 0
+-- What descriptors were given, numbered: first the open files, by their ids, then the copies.
+CREATE TEMP TABLE files_open AS
+SELECT row_number() OVER (ORDER BY time, pid) AS id, time, pid, tgid, result AS fd, path, inode,
+    device, size, mtime, took, mode
+FROM files_look WHERE opens AND result >= 0;
+SET VARIABLE files_opens = (SELECT count(*) FROM files_open);
+CREATE TEMP TABLE files_given AS
+SELECT id AS node, tgid, fd, time, NULL::INT AS source FROM files_open
+UNION ALL
+SELECT getvariable('files_opens') + row_number() OVER (ORDER BY c.time, c.tid),
+    coalesce(t.tgid, c.tid), c.result, c.time, c.fd
+FROM COPIED AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid
+WHERE c.result >= 0 AND c.result <> c.fd;
+
+-- Processes, and from whom they have inherited their descriptors.
+CREATE TEMP TABLE files_life AS
+WITH forked AS (
+    SELECT f.tgid, f.time AS born, coalesce(t.tgid, f.parent) AS parent
+    FROM PROCESS_FORK AS f LEFT JOIN klogger.thread AS t ON t.pid = f.parent
+    WHERE f.pid = f.tgid
 )
-SELECT o.*, NULL AS place, o.time AS from_ns, e.time AS to_ns
-FROM opened AS o ASOF LEFT JOIN files_end AS e
-    ON o.tgid = e.tgid AND o.fd = e.fd AND o.time < e.time;
+SELECT f.*, p.born AS parent_born
+FROM forked AS f ASOF LEFT JOIN forked AS p ON p.tgid = f.parent AND f.born > p.born;
 
--- What was done to each. A descriptor that was copied, or inherited, is not followed.
+-- What was done through a descriptor (and copies of it, of no kind), with what it was given before.
+-- Without that, the process has inherited it when it was born.
+CREATE TEMP TABLE files_through AS
+SELECT u.*, g.node, CASE WHEN g.node IS NULL THEN l.born END AS born
+FROM (
+    SELECT NULL AS copy, tgid, fd, time, kind, call, result, text, entries, took, inode, device
+    FROM files_use
+    UNION ALL
+    SELECT node, tgid, source, time, NULL, NULL, 0, 0, 0, 0, 0, 0 FROM files_given
+    WHERE source IS NOT NULL
+) AS u ASOF LEFT JOIN files_given AS g ON g.tgid = u.tgid AND g.fd = u.fd AND u.time >= g.time
+ASOF LEFT JOIN files_life AS l ON l.tgid = u.tgid AND u.time >= l.born;
+
+-- Inherited descriptors, back to the first process that is known.
+CREATE TEMP TABLE files_inherited AS
+WITH RECURSIVE inherited AS (
+    SELECT tgid, born, fd FROM files_through WHERE born IS NOT NULL
+    UNION
+    SELECT l.parent, l.parent_born, i.fd
+    FROM inherited AS i JOIN files_life AS l USING (tgid, born) WHERE l.parent_born IS NOT NULL
+)
+SELECT -row_number() OVER (ORDER BY born, tgid, fd) AS node, tgid, born, fd, l.parent, l.parent_born
+FROM inherited JOIN files_life AS l USING (tgid, born);
+-- From which descriptor each copy and each inherited one is, and so from which open file.
+CREATE TEMP TABLE files_from AS
+SELECT t.copy AS node, coalesce(t.node, i.node) AS source
+FROM files_through AS t LEFT JOIN files_inherited AS i USING (tgid, born, fd) WHERE copy IS NOT NULL
+UNION ALL
+SELECT i.node, coalesce(g.node, p.node)
+FROM files_inherited AS i ASOF LEFT JOIN files_given AS g
+    ON g.tgid = i.parent AND g.fd = i.fd AND i.born >= g.time
+LEFT JOIN files_inherited AS p ON p.tgid = i.parent AND p.born = i.parent_born AND p.fd = i.fd;
+CREATE TEMP TABLE files_origin AS
+WITH RECURSIVE origin AS (
+    SELECT node, source AS id FROM files_from
+    WHERE source BETWEEN 1 AND getvariable('files_opens')
+    UNION
+    SELECT f.node, o.id FROM origin AS o JOIN files_from AS f ON f.source = o.node
+)
+FROM origin;
+
+-- What was done to each open file, by whichever process and descriptor.
 CREATE TEMP TABLE files_did AS
-SELECT o.id, u.time, u.kind, u.call, u.result, u.text, u.entries, u.took
-FROM files_use AS u ASOF JOIN files_opened AS o
-    ON u.tgid = o.tgid AND u.fd = o.fd AND u.inode = o.inode AND u.time >= o.time;
+SELECT o.id, u.time, u.tgid, u.kind, u.call, u.result, u.text, u.entries, u.took
+FROM (
+    SELECT t.*, CASE WHEN t.node <= getvariable('files_opens') THEN t.node ELSE o.id END AS id
+    FROM files_through AS t LEFT JOIN files_inherited AS i USING (tgid, born, fd)
+    LEFT JOIN files_origin AS o ON o.node = coalesce(t.node, i.node)
+    WHERE t.copy IS NULL
+) AS u JOIN files_open AS o USING (id) WHERE u.inode = o.inode;
+
+-- Each open file, until the descriptor and its copies are closed or given something else. Copies
+-- also end with their process.
+CREATE TEMP TABLE files_end AS
+SELECT g.node, CASE WHEN g.source IS NULL THEN least(c.time, n.time)
+    ELSE least(c.time, n.time, x.time) END AS time
+FROM files_given AS g
+ASOF LEFT JOIN (
+    SELECT coalesce(t.tgid, c.tid) AS tgid, fd, time
+    FROM (
+        SELECT tid, fd, time, result FROM CLOSED
+        UNION ALL SELECT tid, fd, time, result FROM RING WHERE op = 19
+    ) AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid WHERE result = 0
+) AS c ON c.tgid = g.tgid AND c.fd = g.fd AND g.time < c.time
+ASOF LEFT JOIN files_given AS n ON n.tgid = g.tgid AND n.fd = g.fd AND g.time < n.time
+ASOF LEFT JOIN PROCESS_EXIT AS x ON x.pid = g.tgid AND g.time < x.time;
+CREATE TEMP TABLE files_opened AS
+SELECT o.*, NULL AS place, o.time AS from_ns,
+    CASE WHEN e.time IS NOT NULL AND coalesce(c.ended, true) THEN greatest(e.time, c.time) END
+        AS to_ns
+FROM files_open AS o JOIN files_end AS e ON e.node = o.id
+LEFT JOIN (
+    SELECT id, max(e.time) AS time, bool_and(e.time IS NOT NULL) AS ended
+    FROM files_origin JOIN files_end AS e USING (node) GROUP BY id
+) AS c USING (id);
 CREATE TEMP TABLE files_session AS
 SELECT o.*, coalesce(d.reads, 0) AS reads, coalesce(d.bytes, 0) AS bytes,
     coalesce(d.maps, 0) AS maps, coalesce(d.lists, 0) AS lists, coalesce(d.entries, 0) AS entries,
     coalesce(d.writes, 0) AS writes, coalesce(d.written, 0) AS written, d.text
-FROM klogger.broken('files_opened', ['LOOK', 'NAMED', 'READ', 'WRITE', 'LISTED', 'CLOSED']) AS o
+FROM klogger.broken('files_opened', ['LOOK', 'NAMED', 'READ', 'WRITE', 'LISTED', 'CLOSED', 'COPIED',
+    'RING']) AS o
 LEFT JOIN (
     SELECT id, count(*) FILTER (kind = 'read' AND call <> 'mmap') AS reads,
         files_big(sum(greatest(result, 0)) FILTER (kind = 'read' AND call <> 'mmap')) AS bytes,

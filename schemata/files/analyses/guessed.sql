@@ -2,7 +2,7 @@
 -- title: Names that are not there
 -- question: Which names does a program try that do not exist, and where?
 -- order: 50
--- events: NAMED, LOOK
+-- events: NAMED, LOOK, COPIED, RING
 -- include: _files
 -- picture: bars x=absent y=folder
 -- column program: program

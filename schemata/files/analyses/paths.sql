@@ -2,7 +2,7 @@
 -- title: Files
 -- question: Which files does each program open, look at, read and write?
 -- order: 20
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
 -- include: _files
 -- picture: bars x=took y=path
 -- column program: program
@@ -13,7 +13,8 @@
 -- column read [bytes]: read through these descriptors
 -- column written [bytes]: written through them
 -- column took [ns, bar]: time in calls with this path, and in reads and writes
--- note: A descriptor that was copied, or inherited, is not followed to its path.
+-- note: What a program reads and writes through a descriptor that it has copied or inherited
+--     belongs to the path as well; not if another process has sent it the descriptor.
 -- empty: no thread in scope named a file while the log was recorded
 
 CREATE TEMP TABLE files_touched AS
@@ -21,10 +22,10 @@ SELECT pid, time, path, opens::INT AS opens, (NOT opens)::INT AS looks,
     (result BETWEEN -4095 AND -1)::INT AS errors, 0 AS read, 0 AS written, took
 FROM files_look WHERE NOT by_fd AND path IS NOT NULL
 UNION ALL
-SELECT o.pid, o.time, o.path, 0, 0, 0,
+SELECT d.tgid, d.time, o.path, 0, 0, 0,
     CASE WHEN d.kind = 'read' AND d.call <> 'mmap' THEN greatest(d.result, 0) ELSE 0 END,
     CASE WHEN d.kind = 'write' THEN greatest(d.result, 0) ELSE 0 END, d.took
-FROM files_did AS d JOIN files_opened AS o USING (id) WHERE o.path IS NOT NULL;
+FROM files_did AS d JOIN files_open AS o USING (id) WHERE o.path IS NOT NULL;
 CREATE TEMP TABLE files_path AS
 SELECT program, path, files_big(sum(opens)) AS opens, files_big(sum(looks)) AS looks,
     files_big(sum(errors)) AS errors, files_big(sum(read)) AS read,

@@ -2,7 +2,7 @@
 -- title: Opened for nothing
 -- question: Which files does a program open, and then neither read, map, list nor write?
 -- order: 30
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
 -- include: _files
 -- picture: bars x=opens y=folder
 -- column program: program
@@ -11,8 +11,8 @@
 -- column opens [count, bar]: times that one was opened, and closed without any use
 -- column of_opens [share]: of all that the program has opened in this directory
 -- column example: one of them
--- note: Files that are still open at the end of the log are not counted, nor those whose descriptor
---     may have been copied (dup) or inherited, which is not seen.
+-- note: Files that are still open at the end of the log are not counted. A use by a child that has
+--     inherited the descriptor, or through a copy, is a use.
 -- empty: every file that was opened and closed was used
 
 CREATE TEMP VIEW files_closed AS
