@@ -32,13 +32,18 @@ impl Style {
     pub fn choose(self) -> Result<(), Failure> {
         if self == Style::Json {
             JSON.store(true, Ordering::Relaxed);
-            // When nobody reads the messages any more, the recording must continue. A handler,
-            // rather than SIG_IGN, because the recorded command would inherit that.
-            signal_hook::flag::register(libc::SIGPIPE, Arc::default())
-                .map_err(|e| Failure::new(format!("cannot handle SIGPIPE: {e}")))?;
+            survive_closed_pipes()?;
         }
         Ok(())
     }
+}
+
+/// When nobody reads the output any more, the recording must continue, or end in order. A handler,
+/// rather than SIG_IGN, because the recorded command would inherit that.
+pub fn survive_closed_pipes() -> Result<(), Failure> {
+    signal_hook::flag::register(libc::SIGPIPE, Arc::default())
+        .map(drop)
+        .map_err(|e| Failure::new(format!("cannot handle SIGPIPE: {e}")))
 }
 
 pub fn is_json() -> bool {

@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::stacks::Stacks;
 use crate::symbols::Symbols;
 use crate::text::{push_hex, push_int, push_word};
-use klogger_schema::layout::FieldLayout;
+use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Decoding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,14 +45,21 @@ impl Decoder {
     /// Reads symbols and stacks, if any field needs them.
     pub fn new(reader: &Reader) -> Decoder {
         let preamble = reader.preamble();
-        let code = preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        let fields = preamble
-            .events
-            .iter()
-            .map(|e| e.fields.iter().map(|f| show(f, preamble)).collect())
-            .collect();
-        let symbols = if code { reader.symbols() } else { Symbols::default() };
-        Decoder { fields, symbols, stacks: reader.stacks() }
+        let symbols = if has_code(preamble) { reader.symbols() } else { Symbols::default() };
+        Decoder { stacks: reader.stacks(), ..Decoder::live(preamble, symbols) }
+    }
+
+    /// Of a recording that runs: its stacks are not known yet.
+    pub fn live(preamble: &Preamble, symbols: Symbols) -> Decoder {
+        let show_all =
+            |e: &EventLayout| e.fields.iter().map(|f| show(f, preamble)).collect::<Vec<_>>();
+        let fields = preamble.events.iter().map(show_all).collect();
+        Decoder { fields, symbols, stacks: Stacks::default() }
+    }
+
+    /// For events that were added to the preamble.
+    pub fn extend(self, preamble: &Preamble) -> Decoder {
+        Decoder { stacks: self.stacks, ..Decoder::live(preamble, self.symbols) }
     }
 
     pub fn symbols(&self) -> &Symbols {
@@ -203,6 +210,11 @@ impl Decoder {
         }
         out.push(b']');
     }
+}
+
+/// Whether an event has an address of code.
+pub fn has_code(preamble: &Preamble) -> bool {
+    preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code)
 }
 
 /// The IP address that 4 or 16 bytes are.

@@ -15,6 +15,7 @@ pub mod event;
 pub mod filter;
 pub mod format;
 pub mod ledger;
+pub mod live;
 pub mod lock;
 pub mod merge;
 pub mod origin;

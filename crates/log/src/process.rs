@@ -11,7 +11,7 @@ use crate::builtin::Builtin;
 use crate::event::{EventRef, Value};
 use crate::merge::Selection;
 use crate::origin::Origin;
-use crate::preamble;
+use crate::preamble::{self, Preamble};
 use crate::reader::Reader;
 use std::collections::{HashMap, VecDeque};
 
@@ -53,11 +53,22 @@ struct Seen {
     comm: Vec<u8>,
 }
 
+impl Seen {
+    fn of(event: &EventRef) -> Seen {
+        Seen {
+            since_ns: event.get("since").and_then(Value::int).unwrap_or(0) as u64,
+            pid: int(event, "pid"),
+            tgid: int(event, "tgid"),
+            comm: text(event, "comm"),
+        }
+    }
+}
+
 /// The table as of the last event that was noted.
 pub struct Processes {
     /// By index into `preamble.events`.
     what: Vec<Option<Builtin>>,
-    live: HashMap<i64, Live>,
+    threads: HashMap<i64, Live>,
     /// Names of the recorder's threads. In a log of a workload they have no rows, but may be the
     /// next thread of a switch.
     recorder: HashMap<i64, Vec<u8>>,
@@ -67,45 +78,57 @@ pub struct Processes {
     seen: VecDeque<Seen>,
     /// Rows that have ended, if they are kept.
     past: Option<Vec<Row>>,
+    /// The recording runs: names of existing threads, and of those out of scope, come as events.
+    live: bool,
 }
 
 impl Processes {
     /// A table for naming threads during one pass through a log.
     pub fn new(reader: &Reader) -> Processes {
-        let preamble = reader.preamble();
-        let mut table = Processes {
-            what: preamble.events.iter().map(Builtin::of).collect(),
-            live: HashMap::new(),
-            recorder: recorder(&preamble.recorder),
-            recorder_pid: i64::from(preamble.recorder.pid),
-            start_ns: reader.span().0,
-            seen: VecDeque::new(),
-            past: None,
-        };
-        table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), table.start_ns);
+        let mut table = Processes::of(reader.preamble(), reader.span().0);
         let mut merge = reader
             .merge(&Selection { origins: Some(vec![Origin::Recorder]), ..Selection::default() });
         let mut seen = Vec::new();
         while let Some(event) = merge.next() {
             match table.what[event.index] {
                 Some(Builtin::Exists) => table.exists(&event),
-                Some(Builtin::Seen) => seen.push(Seen {
-                    since_ns: event.get("since").and_then(Value::int).unwrap_or(0) as u64,
-                    pid: int(&event, "pid"),
-                    tgid: int(&event, "tgid"),
-                    comm: text(&event, "comm"),
-                }),
+                Some(Builtin::Seen) => seen.push(Seen::of(&event)),
                 Some(_) | None => {}
             }
         }
         seen.sort_by_key(|one| one.since_ns);
         for one in &seen {
-            if !table.live.contains_key(&one.pid) {
+            if !table.threads.contains_key(&one.pid) {
                 table.add(one.pid, one.tgid, -1, one.comm.clone(), Vec::new(), table.start_ns);
             }
         }
         table.seen = seen.into();
         table
+    }
+
+    /// A table for a recording that runs.
+    pub fn live(preamble: &Preamble) -> Processes {
+        Processes { live: true, ..Processes::of(preamble, preamble.clock.start_ns) }
+    }
+
+    fn of(preamble: &Preamble, start_ns: u64) -> Processes {
+        let mut table = Processes {
+            what: preamble.events.iter().map(Builtin::of).collect(),
+            threads: HashMap::new(),
+            recorder: recorder(&preamble.recorder),
+            recorder_pid: i64::from(preamble.recorder.pid),
+            start_ns,
+            seen: VecDeque::new(),
+            past: None,
+            live: false,
+        };
+        table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), start_ns);
+        table
+    }
+
+    /// For events that were added to the preamble.
+    pub fn extend(&mut self, preamble: &Preamble) {
+        self.what = preamble.events.iter().map(Builtin::of).collect();
     }
 
     /// A table that also keeps past rows, for [`Processes::into_rows`].
@@ -124,8 +147,17 @@ impl Processes {
             Some(Builtin::Exec) => self.exec(event),
             Some(Builtin::Rename) => self.rename(event),
             Some(Builtin::Exit) => self.exit(event),
+            Some(Builtin::Exists) if self.live => self.exists(event),
+            Some(Builtin::Seen) if self.live => self.seen_late(Seen::of(event)),
             // PROCESS_EXISTS and PROCESS_SEEN were handled before all others, by `new`.
             Some(Builtin::Exists | Builtin::Seen | Builtin::Lost | Builtin::Mark) | None => {}
+        }
+    }
+
+    /// A name of a thread out of scope, which comes after events that name the thread.
+    fn seen_late(&mut self, one: Seen) {
+        if self.threads.get(&one.pid).is_none_or(|live| live.row.from_ns < one.since_ns) {
+            self.add(one.pid, one.tgid, -1, one.comm, Vec::new(), one.since_ns);
         }
     }
 
@@ -133,7 +165,7 @@ impl Processes {
     fn apply_seen(&mut self, now: u64) {
         while self.seen.front().is_some_and(|one| one.since_ns <= now) {
             let Some(one) = self.seen.pop_front() else { return };
-            let known = self.live.get(&one.pid).map(|live| &live.row);
+            let known = self.threads.get(&one.pid).map(|live| &live.row);
             if known.is_none_or(|row| row.comm != one.comm || row.exit_ns.is_some()) {
                 self.add(one.pid, one.tgid, -1, one.comm, Vec::new(), one.since_ns);
             }
@@ -142,20 +174,20 @@ impl Processes {
 
     /// The current, or last, name of a thread.
     pub fn name(&self, pid: i64) -> Option<&[u8]> {
-        let live = self.live.get(&pid).map(|l| &l.row.comm).filter(|n| !n.is_empty());
+        let live = self.threads.get(&pid).map(|l| &l.row.comm).filter(|n| !n.is_empty());
         live.or_else(|| self.recorder.get(&pid)).map(Vec::as_slice)
     }
 
     /// The current row of a thread.
     pub fn row(&self, pid: i64) -> Option<&Row> {
-        self.live.get(&pid).map(|l| &l.row)
+        self.threads.get(&pid).map(|l| &l.row)
     }
 
     /// All rows, by thread, then time. `end_ns` is the first moment after the log.
     pub fn into_rows(mut self, end_ns: u64) -> Vec<Row> {
         let mut rows = self.past.take().unwrap_or_default();
         rows.extend(
-            self.live.into_values().map(|l| Row { to_ns: end_ns.max(l.row.from_ns), ..l.row }),
+            self.threads.into_values().map(|l| Row { to_ns: end_ns.max(l.row.from_ns), ..l.row }),
         );
         rows.sort_by_key(|r| (r.pid, r.from_ns));
         rows
@@ -182,7 +214,7 @@ impl Processes {
             exit_ns: None,
             recorder,
         };
-        if let Some(old) = self.live.insert(pid, Live { row, existed: None, renamed: false }) {
+        if let Some(old) = self.threads.insert(pid, Live { row, existed: None, renamed: false }) {
             self.end(old, from_ns);
         }
     }
@@ -202,16 +234,16 @@ impl Processes {
             return;
         }
         self.add(pid, int(event, "tgid"), int(event, "ppid"), comm, command, self.start_ns);
-        if let Some(live) = self.live.get_mut(&pid) {
+        if let Some(live) = self.threads.get_mut(&pid) {
             live.existed = Some(event.time_ns);
         }
     }
 
     fn fork(&mut self, event: &EventRef) {
         let (parent, pid) = (int(event, "parent"), int(event, "pid"));
-        let command = self.live.get(&parent).map(|l| l.row.command.clone()).unwrap_or_default();
+        let command = self.threads.get(&parent).map(|l| l.row.command.clone()).unwrap_or_default();
         let mut comm = text(event, "comm");
-        if let Some(live) = self.live.get(&parent).filter(|_| comm.is_empty()) {
+        if let Some(live) = self.threads.get(&parent).filter(|_| comm.is_empty()) {
             comm = live.row.comm.clone();
         }
         self.add(pid, int(event, "tgid"), parent, comm, command, event.time_ns);
@@ -221,11 +253,11 @@ impl Processes {
         let (pid, old_pid, file) =
             (int(event, "pid"), int(event, "old_pid"), text(event, "filename"));
         if old_pid != pid
-            && let Some(old) = self.live.get_mut(&old_pid)
+            && let Some(old) = self.threads.get_mut(&old_pid)
         {
             old.row.exit_ns = Some(event.time_ns);
         }
-        let Some(live) = self.live.get_mut(&pid) else {
+        let Some(live) = self.threads.get_mut(&pid) else {
             return self.add(pid, pid, -1, base_name(&file), file, event.time_ns);
         };
         live.existed = None;
@@ -241,19 +273,19 @@ impl Processes {
     fn rename(&mut self, event: &EventRef) {
         let pid = int(event, "pid");
         self.set_name(pid, text(event, "comm"), event.time_ns);
-        if let Some(live) = self.live.get_mut(&pid) {
+        if let Some(live) = self.threads.get_mut(&pid) {
             live.renamed = true;
         }
     }
 
     fn exit(&mut self, event: &EventRef) {
-        if let Some(live) = self.live.get_mut(&int(event, "pid")) {
+        if let Some(live) = self.threads.get_mut(&int(event, "pid")) {
             live.row.exit_ns = Some(event.time_ns);
         }
     }
 
     fn set_name(&mut self, pid: i64, comm: Vec<u8>, at: u64) {
-        let Some(live) = self.live.get_mut(&pid) else {
+        let Some(live) = self.threads.get_mut(&pid) else {
             return self.add(pid, -1, -1, comm, Vec::new(), at);
         };
         if live.row.comm == comm {

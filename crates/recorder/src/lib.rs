@@ -8,6 +8,7 @@ mod dump;
 mod enums;
 pub(crate) mod file;
 mod followed;
+mod follower;
 pub mod host;
 mod ledger;
 mod names;
@@ -21,6 +22,7 @@ mod watch;
 mod workload;
 mod writer;
 
+pub use crate::follower::Follower;
 pub use crate::workload::exit_code;
 use klogger_engines::choice::Choice;
 pub use klogger_engines::request::{
@@ -52,6 +54,8 @@ pub struct Options {
     pub conditions: Vec<Condition>,
     /// The command line of klogger itself, for the log.
     pub command_line: Vec<String>,
+    /// Whoever follows the recording while it runs. Not in overwrite mode.
+    pub follower: Option<Box<dyn Follower>>,
 }
 
 /// The progress of a recording, reported several times a second.

@@ -5,12 +5,14 @@ use super::dump::FlightRecorder;
 use super::{Progress, ledger};
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
+use crate::follower::{self, Feed, Follower};
 use crate::names::ThreadNames;
 use crate::watch::Watch;
 use crate::writer::{LogWriter, Names};
 use klogger_engines::cpu_rings::CpuRings;
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Ledger};
+use klogger_log::preamble::Preamble;
 use klogger_log::writer::{Summary, Writer};
 use klogger_os as os;
 use klogger_os::Error;
@@ -43,6 +45,8 @@ pub struct Pipeline {
     /// What was switched on or off, and when.
     switched: Mutex<Vec<(String, bool, u64)>>,
     writer: JoinHandle<Option<LogWriter>>,
+    /// The thread of whoever follows the recording.
+    follower: Option<JoinHandle<()>>,
     pub notes: Vec<String>,
 }
 
@@ -71,8 +75,8 @@ impl Pipeline {
         &self.outlet.status
     }
 
-    /// Messages wait until there is a file.
-    pub fn new(layouts: &[EventLayout]) -> Pipeline {
+    /// Messages wait until there is a file. `followed`: somebody follows the recording.
+    pub fn new(layouts: &[EventLayout], followed: bool) -> Pipeline {
         let (to_writer, messages) = sync_channel(128);
         let (log, writer) = start_writer(messages);
         let outlet = Outlet {
@@ -80,6 +84,7 @@ impl Pipeline {
             pool: Arc::default(),
             status: Arc::default(),
             builtin: Builtin(Arc::new(layouts.to_vec())),
+            followed,
         };
         Pipeline {
             outlet,
@@ -91,6 +96,7 @@ impl Pipeline {
             watch: Watch::start(),
             switched: Mutex::default(),
             writer,
+            follower: None,
             notes: Vec::new(),
         }
     }
@@ -127,8 +133,28 @@ impl Pipeline {
         self.outlet.clone()
     }
 
+    /// Begins a thread that passes events on to whoever follows the recording. `alone`: there is no
+    /// log, so that the recording fails with it.
+    pub fn follow(
+        &mut self,
+        follower: Box<dyn Follower>,
+        preamble: &Preamble,
+        alone: bool,
+    ) -> Feed {
+        let status = alone.then(|| self.outlet.status.clone());
+        let (feed, thread) = follower::start(follower, preamble, status);
+        self.follower = Some(thread);
+        feed
+    }
+
     /// From here on there is a file.
-    pub fn write(&mut self, writer: Writer<File>, start_ns: u64, threads: Option<ThreadNames>) {
+    pub fn write(
+        &mut self,
+        writer: Writer<File>,
+        start_ns: u64,
+        threads: Option<ThreadNames>,
+        feed: Option<Feed>,
+    ) {
         let log = LogWriter::new(
             writer,
             self.outlet.builtin.clone(),
@@ -136,7 +162,8 @@ impl Pipeline {
             self.outlet.pool.clone(),
             start_ns,
         )
-        .naming(threads);
+        .naming(threads)
+        .feeding(feed);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -224,6 +251,8 @@ impl Pipeline {
         // The writer thread ends when all senders are dropped.
         drop(self.outlet);
         let writer = self.writer.join().ok().flatten();
+        // It has passed on everything when it ends.
+        self.follower.into_iter().for_each(|thread| drop(thread.join()));
         (ends, Ended { writer, status, deaf, notes, seen, came })
     }
 }
@@ -289,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_writer_has_its_name_before_there_is_a_log_and_ends_without_one() {
-        let pipeline = Pipeline::new(&[]);
+        let pipeline = Pipeline::new(&[], false);
         assert_eq!(writers(), 1);
         let (_, ended) = pipeline.stop();
         assert_eq!(ended.summary().events, 0);

@@ -20,7 +20,7 @@ use klogger_engines::request::Request;
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
 use klogger_log::writer::Writer;
-use klogger_os::files::cannot_write;
+use klogger_os::files::{cannot_write, discards};
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::host_kernel;
@@ -146,7 +146,7 @@ impl Session {
     /// takes time and interrupts all CPUs, which would show in the log.
     fn attach(&mut self) -> Result<Pipeline, Error> {
         host_kernel::forget_types();
-        let mut pipeline = Pipeline::new(&self.layouts);
+        let mut pipeline = Pipeline::new(&self.layouts, self.options.follower.is_some());
         let request = &self.options.request;
         for engine in &mut self.engines {
             engine.disable();
@@ -178,8 +178,15 @@ impl Session {
             file::discard(&self.options.output, kept_old);
             cannot_write(&self.options.output, e)
         });
-        pipeline.write(started?, start_ns, self.thread_names(&preamble)?);
-        self.keep(&preamble);
+        let (writer, names) = (started?, self.thread_names(&preamble)?);
+        let follower = self.options.follower.take();
+        let alone = self.options.output.metadata().is_ok_and(|found| discards(&found));
+        let feed = follower.map(|follower| pipeline.follow(follower, &preamble, alone));
+        // Without a log there is nothing that the contents of rings could be rescued for.
+        if feed.is_none() || !alone {
+            self.keep(&preamble);
+        }
+        pipeline.write(writer, start_ns, names, feed);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);

@@ -2,6 +2,7 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
+use crate::follower::Feed;
 use crate::names::ThreadNames;
 use klogger_engines::stacks::{self, StackTable};
 use klogger_engines::user_code::UserCode;
@@ -139,6 +140,16 @@ impl Discarded {
         }
     }
 
+    /// How many records there are.
+    fn count(&self, records: &[u8]) -> u64 {
+        let (mut rest, mut count) = (records, 0);
+        while let Some(size) = self.sizes.size(rest) {
+            rest = &rest[size..];
+            count += 1;
+        }
+        count
+    }
+
     fn entries(&self, why: &str) -> Vec<Entry> {
         let entry = |((id, cpu), missing): (&(u16, Option<u16>), &Missing)| {
             let entry = Entry::new(Key::DiskFull)
@@ -164,6 +175,10 @@ pub struct LogWriter {
     discarded: Discarded,
     /// In a recording of some threads.
     threads: Option<ThreadNames>,
+    /// If somebody follows the recording.
+    feed: Option<Feed>,
+    /// What of `own` has been fed: bytes, and serial numbers.
+    fed: (usize, u64),
 }
 
 impl LogWriter {
@@ -186,12 +201,19 @@ impl LogWriter {
             own_base,
             discarded,
             threads: None,
+            feed: None,
+            fed: (0, 0),
         }
     }
 
     /// Writes names of threads as well.
     pub fn naming(self, threads: Option<ThreadNames>) -> LogWriter {
         LogWriter { threads, ..self }
+    }
+
+    /// Passes everything on to whoever follows the recording.
+    pub fn feeding(self, feed: Option<Feed>) -> LogWriter {
+        LogWriter { feed, ..self }
     }
 
     /// How many threads have no name.
@@ -219,13 +241,20 @@ impl LogWriter {
                     let _ = done.send(());
                     Ok(())
                 }
+                Ok(ToWriter::Until(source, time_ns)) => {
+                    self.feed.iter().for_each(|feed| feed.until(source, time_ns));
+                    self.flush_in_time()
+                }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Err(RecvTimeoutError::Disconnected) => {
                     self.name_threads(true);
+                    self.feed_own();
+                    self.feed = None;
                     return self;
                 }
             };
             self.name_threads(false);
+            self.feed_own();
             if let Err(e) = result {
                 self.fail(e);
             }
@@ -239,8 +268,9 @@ impl LogWriter {
     }
 
     fn block(&mut self, block: Block) -> io::Result<()> {
-        let Block { origin, first_serial, time_base, dump, records, .. } = block;
+        let Block { origin, first_serial, time_base, dump, events, records } = block;
         let block = EventBlock { origin, time_base, first_serial, records: &records };
+        self.feed.iter().for_each(|feed| feed.block(&block, events));
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
         let mut result = Ok(());
@@ -276,12 +306,28 @@ impl LogWriter {
 
     fn add(&mut self, addition: &Addition) -> io::Result<()> {
         self.discarded.learn(&addition.events);
+        self.feed.iter().for_each(|feed| feed.add(addition));
         if self.status.has_failed() { Ok(()) } else { self.writer.add(addition) }
     }
 
     fn own(&mut self, record: &[u8]) -> io::Result<()> {
         self.own.extend_from_slice(record);
         self.flush_in_time()
+    }
+
+    /// Feeds the recorder's own events that are new.
+    fn feed_own(&mut self) {
+        let Some(feed) = &self.feed else { return };
+        let (bytes, serial) = self.fed;
+        let records = &self.own[bytes..];
+        if records.is_empty() {
+            return;
+        }
+        let events = self.discarded.count(records);
+        let (origin, time_base) = (Origin::Recorder, self.own_base);
+        let block = EventBlock { origin, time_base, first_serial: serial, records };
+        feed.block(&block, events);
+        self.fed = (self.own.len(), serial + events);
     }
 
     fn flush_in_time(&mut self) -> io::Result<()> {
@@ -292,11 +338,13 @@ impl LogWriter {
     /// Writes the recorder's own events. If that fails, they are kept: there may be room at the
     /// end.
     fn flush(&mut self) -> io::Result<()> {
+        self.feed_own();
         self.flushed = Instant::now();
         if self.own.is_empty() || self.status.has_failed() {
             return Ok(());
         }
         let records = std::mem::take(&mut self.own);
+        self.fed.0 = 0;
         let block = EventBlock {
             origin: Origin::Recorder,
             time_base: self.own_base,
@@ -305,6 +353,7 @@ impl LogWriter {
         };
         let written = self.writer.block(&block);
         if written.is_err() {
+            self.fed.0 = records.len();
             self.own = records;
         }
         self.own_serial = written?;

@@ -26,6 +26,18 @@ pub enum ToWriter {
     Own(Vec<u8>),
     /// All events have been handed over: look up the names of threads, and answer.
     NameThreads(Sender<()>),
+    /// This source has handed over all its events before this time (ns), as far as it knows. Only
+    /// if somebody follows the recording.
+    Until(Source, u64),
+}
+
+/// Who hands over blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The drain thread of a CPU.
+    Cpu(u16),
+    /// The thread that drains the rings of programs.
+    Programs,
 }
 
 pub struct Block {
@@ -47,6 +59,9 @@ pub struct Outlet {
     pub pool: Arc<Pool>,
     pub status: Arc<Status>,
     pub builtin: Builtin,
+    /// Somebody follows the recording, so that rings are drained more often, and messages
+    /// [`ToWriter::Until`] are sent.
+    pub followed: bool,
 }
 
 /// The progress of a recording, for reports and for the ledger.

@@ -18,6 +18,7 @@ pub mod rescue;
 pub mod show;
 pub mod stack;
 pub mod symbolize;
+pub mod trace;
 pub mod tracepoints;
 
 use crate::complete;
@@ -36,6 +37,7 @@ pub enum Format {
 #[command(after_help = external::help())]
 pub enum Command {
     Record(Box<record::Args>),
+    Trace(Box<trace::Args>),
     Mark(control::MarkArgs),
     Enable(control::EnableArgs),
     Disable(control::DisableArgs),
@@ -84,6 +86,7 @@ impl Command {
     pub fn run(self) -> Outcome {
         match self {
             Command::Record(args) => record::run(*args),
+            Command::Trace(args) => trace::run(*args),
             Command::Mark(args) => control::mark(args),
             Command::Enable(args) => control::enable(args),
             Command::Disable(args) => control::disable(args),

@@ -6,36 +6,16 @@ mod course;
 mod objects;
 mod parameters;
 mod target;
-mod values;
+pub mod values;
+pub mod what;
 mod words;
 
-use self::conditions::{Changes, check_engine, condition};
 use self::course::Course;
-use self::objects::{Device, Namespace, Objects, Prefix, device, namespace, prefix};
-use self::parameters::{Setting, setting};
-use self::target::target;
-use self::values::{
-    bytes, cgroup, comm, cpus, duration, mode, process, rate, size, user, user_size,
-};
-use self::words::schema_names;
+use self::values::mode;
+use self::what::{How, What};
 use super::Outcome;
-use super::build::build;
-use crate::engines;
 use crate::failure::Failure;
-use crate::{messages, schemata, trace_events};
-use klogger_engines::choice::Choice;
-use klogger_engines::registry::CHOICES;
-use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
-use klogger_os::cgroups::Cgroup;
-use klogger_os::machine;
-use klogger_programs::Programs;
-use klogger_recorder::{Condition, Options, RateLimit, Request, User};
-use klogger_schema::model::Schema;
-use klogger_toolchain::compiled_schema::CompiledSchema;
-use klogger_toolchain::{bundled, host_kernel, kbuild};
-use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -73,24 +53,8 @@ the recording.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record: a name, a file, or a folder; several are separated by commas, or
-    /// the option is repeated. A schema without probes is recorded from programs; 'programs'
-    /// records all events of programs
-    #[arg(short, long = "schema", required_unless_present_any = ["engine", "events"],
-          value_name = "SCHEMA")]
-    schemas: Vec<String>,
-    /// Record trace events of the kernel, by the names that perf and trace-cmd use: sched_switch,
-    /// block:block_rq_issue, sys_enter_openat. '*' and '?' match any characters, and one. A schema
-    /// is made from the kernel's description; 'klogger show -e NAME' prints it
-    #[arg(short, long = "event", value_name = "NAME", value_delimiter = ',')]
-    events: Vec<String>,
-    /// Engine [default: auto]; 'klogger list --engines' lists those that can run here
-    #[arg(long, value_name = "ENGINE", value_parser = engines::choices())]
-    engine: Option<&'static Choice>,
-    /// For --engine kernel: load modules from this directory (of 'klogger build -o DIR') instead of
-    /// building them
-    #[arg(long, value_name = "DIR")]
-    modules: Option<PathBuf>,
+    #[command(flatten)]
+    what: What,
     /// The log [default: the name of the first schema, with .klog]. An existing file is renamed to
     /// FILE.old
     #[arg(short, long, value_name = "FILE")]
@@ -98,43 +62,6 @@ pub struct Args {
     /// Mode of the log, as for chmod; a log contains data of other processes
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = mode)]
     mode: u32,
-    /// Record all processes; with a command, while it runs
-    #[arg(short, long, conflicts_with = "pids")]
-    all: bool,
-    /// Record these processes, or single threads of processes, and their descendants; with a
-    /// command, while it runs
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = process)]
-    pids: Vec<u32>,
-    /// Of these processes, record only threads with this name, as the kernel has it (at most 15
-    /// bytes). May be repeated: any of them
-    #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
-    comms: Vec<String>,
-    /// Only threads of these users, by name or number: their effective users, which 'ps' shows
-    #[arg(long = "uid", value_name = "USER", value_delimiter = ',', value_parser = user)]
-    users: Vec<User>,
-    /// Only threads in this cgroup (version 2) and its descendants: a folder, or its path below the
-    /// root of cgroups. May be repeated: any of them. Threads must match all of --comm, --uid and
-    /// --cgroup that are given; without -a, -p and COMMAND they are those of the whole system
-    #[arg(long = "cgroup", value_name = "PATH", value_parser = cgroup)]
-    cgroups: Vec<Cgroup>,
-    /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs gets SIGTERM
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    duration: Option<Duration>,
-    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and rings grow]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    buffer_size: Option<u64>,
-    /// Ring of each thread of a program: 64K, 4M, ...; rounded up to a power of two
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
-    user_buffer: u64,
-    /// Memory limit for the rings of all CPUs, which grow up to it if they fill up too fast
-    /// [default: a sixteenth of available memory, at most 1G; with --buffer-size they do not grow],
-    /// and for the rings of all programs [default: 256M]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    max_memory: Option<u64>,
-    /// Low-water mark: drain a ring when less than this percentage of it is free
-    #[arg(long, value_name = "PERCENT", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(1..=90))]
-    lowwater: u32,
     /// Flight recorder: keep the newest events, and write a dump at the end and at each SIGUSR1 to
     /// klogger
     #[arg(long)]
@@ -142,226 +69,43 @@ pub struct Args {
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
-    /// Log at most N of this event per second, on all CPUs together (also 10K/s, 1M/s), and count
-    /// the others. In EVENT, '*' and '?' match any characters, and one. May be repeated
-    #[arg(long, value_name = "EVENT=N/s", value_parser = rate)]
-    rate_limit: Vec<RateLimit>,
-    /// Log an event only if it matches: 'SCHEDOUT: prio < 120 && cpu == 0'. It is decided before
-    /// space in a ring is taken, by code that clang compiles now. Fields are compared as with
-    /// 'klogger cat --where', except regular expressions and names of threads. May be repeated,
-    /// once for each event
-    #[arg(short = 'w', long = "where", value_name = "EVENT: EXPRESSION", value_parser = condition)]
-    conditions: Vec<Condition>,
-    /// Only events about this device: MAJOR:MINOR, or its file, as in /dev/vda. Applies to events
-    /// with a field 'as device'; as --where, it is compiled now, and the others are not logged. May
-    /// be repeated: any of them
-    #[arg(long = "device", value_name = "DEVICE", value_parser = device)]
-    devices: Vec<Device>,
-    /// Only events about this network namespace: a process, a name of 'ip netns', or a file.
-    /// Applies to events with a field 'netns'. May be repeated: any of them
-    #[arg(long = "netns", value_name = "NAMESPACE", value_parser = namespace)]
-    namespaces: Vec<Namespace>,
-    /// Only events about this file or folder, and what is below it. Applies to events with a text
-    /// 'as path', as it was logged: links are not followed. May be repeated: any of them
-    #[arg(long = "path", value_name = "PATH", value_parser = prefix)]
-    paths: Vec<Prefix>,
-    /// Set a parameter of a schema: 'slow=10ms', or 'io.slow=10ms' if several schemata have it.
-    /// Nothing is compiled. 'klogger show SCHEMA' lists them. May be repeated
-    #[arg(long = "set", value_name = "PARAMETER=VALUE", value_parser = setting)]
-    settings: Vec<Setting>,
-    /// Log events on these CPUs only: 0-3,5. Those that name threads and processes (PROCESS_*) are
-    /// logged on all
-    #[arg(long = "cpu", value_name = "LIST", value_delimiter = ',', value_parser = cpus)]
-    cpus: Vec<RangeInclusive<u32>>,
-    /// Start with these events disabled; 'klogger enable' enables them
-    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    disable: Vec<String>,
-    /// Do not measure the cost of events, which delays the start by some hundredths of a second
-    #[arg(long)]
-    no_calibrate: bool,
     /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
-    /// The command, and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
 }
-
-/// `--buffer-size`, and the memory for rings of programs, if they are not given.
-const BUFFER_DEFAULT: u64 = 4 << 20;
-const USER_MEMORY_DEFAULT: u64 = 256 << 20;
-/// Rings of CPUs take at most this together, unless --max-memory says otherwise.
-const RING_MEMORY_MAX: u64 = 1 << 30;
-
-/// Memory for rings of CPUs. If only their size is given, they do not grow.
-fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
-    match (max_memory, buffer_size) {
-        (Some(most), _) => most,
-        (None, Some(_)) => 0,
-        (None, None) => (machine::memory_available().unwrap_or(0) / 16).min(RING_MEMORY_MAX),
-    }
-}
-
-/// The value of -s for the schemata of all programs.
-const PROGRAMS: &str = "programs";
 
 pub fn run(args: Args) -> Outcome {
-    let threads = target::threads(&args);
-    let target = target(&args, &threads)?;
-    let choice = args.engine.unwrap_or(&CHOICES[0]);
-    let cpus = target::cpus(&args.cpus)?;
-    let places = target.programs(&args.command);
-    let (mut units, programs) = schemas(&args, choice, &places)?;
-    parameters::set(&mut units, &args.settings, choice)?;
-    let conditions = narrowed(&args, &mut units, choice, &places)?;
-    let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
-        (true, folder) => modules(&units, folder.as_deref())?,
-        (false, Some(_)) => {
-            return Err(
-                Failure::new("--modules is for the kernel engine").help("add --engine kernel")
-            );
-        }
-        (false, None) => (Vec::new(), None),
-    };
-    let name = units.first().map_or(PROGRAMS, |unit| unit.schema.name.as_str());
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.klog")));
-    let options = Options {
-        choice,
-        request: Request {
-            probes: choice.has_probes(),
-            builtin: bundled::builtin()?,
-            units,
-            resident,
-            modules,
-            programs,
-            target,
-            threads,
-            command: args.command.clone(),
-            cpus,
-            buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
-            user_buffer: args.user_buffer,
-            max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
-            ring_memory: ring_memory(args.buffer_size, args.max_memory),
-            lowwater: args.lowwater,
-            overwrite: args.overwrite,
-            calibrate: !args.no_calibrate,
-            disabled: args.disable.clone(),
-        },
+    let prepared = args.what.prepare()?;
+    let output = args.output.unwrap_or_else(|| PathBuf::from(format!("{}.klog", prepared.name())));
+    let how = How {
         output: output.clone(),
         mode: args.mode,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
-        duration: args.duration,
-        limits: args.rate_limit.clone(),
-        conditions,
-        command_line: crate::words(),
+        overwrite: args.overwrite,
+        follower: None,
     };
     let course = Course::new(args.quiet, output.clone());
+    let options = prepared.options(how)?;
     let outcome = klogger_recorder::record(options, &mut |message| course.hear(message))?;
     course.end(&outcome);
-    if let Some(e) = &outcome.write_error {
-        return Err(Failure::new(format!("{} is not complete: {e}", output.display())).help(
-            "everything up to there can be read; make space on the disk, or record with --compress",
-        ));
-    }
-    Ok(match (outcome.status, outcome.interrupted, args.duration) {
+    check_complete(&outcome, &output)?;
+    Ok(exit_code(&outcome, args.what.duration))
+}
+
+/// Fails if the log could not be written to its end.
+pub fn check_complete(outcome: &klogger_recorder::Outcome, log: &Path) -> Result<(), Failure> {
+    let Some(e) = &outcome.write_error else { return Ok(()) };
+    Err(Failure::new(format!("{} is not complete: {e}", log.display())).help(
+        "everything up to there can be read; make space on the disk, or record with --compress",
+    ))
+}
+
+/// That of the command.
+pub fn exit_code(outcome: &klogger_recorder::Outcome, duration: Option<Duration>) -> ExitCode {
+    match (outcome.status, outcome.interrupted, duration) {
         // The command was ended by klogger, as requested with --for.
         (Some(_), None, Some(limit)) if outcome.elapsed >= limit => ExitCode::SUCCESS,
         (Some(status), _, _) => ExitCode::from(klogger_recorder::exit_code(status)),
         (None, _, _) => ExitCode::SUCCESS,
-    })
-}
-
-/// Compiles --where, --device, --netns and --path into the schemata.
-fn narrowed(
-    args: &Args,
-    units: &mut [CompiledSchema],
-    choice: &Choice,
-    places: &Programs,
-) -> Result<Vec<Condition>, Failure> {
-    let mut changes = Changes::default();
-    conditions::set(units, &args.conditions, choice, &mut changes)?;
-    let objects =
-        Objects { devices: &args.devices, namespaces: &args.namespaces, paths: &args.paths };
-    for option in objects.options() {
-        check_engine(option, choice)?;
     }
-    objects.set(units, &mut changes)?;
-    changes.compile(units, places)
-}
-
-/// The schemata that were named, and whether those of all programs are requested. `places`: what
-/// names of programs in probes mean.
-fn schemas(
-    args: &Args,
-    choice: &Choice,
-    places: &Programs,
-) -> Result<(Vec<CompiledSchema>, bool), Failure> {
-    let words = schema_names(&args.schemas)?;
-    let nothing = words.is_empty() && args.events.is_empty();
-    let programs = words.iter().any(|w| w == PROGRAMS) || (nothing && !choice.has_probes());
-    if programs && !choice.finds_programs() {
-        let name = choice.name;
-        return Err(Failure::new(format!(
-            "-s programs needs the user engine, which --engine {name} excludes",
-        ))
-        .help("remove --engine: the kernel's probes and programs are recorded together"));
-    }
-    if nothing && !programs {
-        return Err(Failure::new("no schema to record with").help(
-            "give one with -s ('klogger list' shows those there are), or record programs: \
-             --engine user",
-        ));
-    }
-    let has_bpf = choice.includes(&bpf::INFO);
-    if !args.events.is_empty() && !has_bpf {
-        let name = choice.name;
-        return Err(Failure::new(format!(
-            "-e needs the bpf engine, which --engine {name} excludes"
-        ))
-        .help("remove --engine"));
-    }
-    let prepare = |schema: &Schema| match choice.has_probes() {
-        true => load_modules(schema),
-        false => Ok(()),
-    };
-    let named = words.iter().filter(|w| *w != PROGRAMS);
-    let units = named.map(|s| schemata::unit(s, has_bpf, places, &prepare));
-    let mut units = units.collect::<Result<Vec<_>, _>>()?;
-    if !args.events.is_empty() {
-        host_kernel::check_privilege()?;
-        units.push(trace_events::unit(&args.events)?);
-    }
-    Ok((units, programs))
-}
-
-/// Loads the modules that a schema declares, before its C is compiled with their types.
-fn load_modules(schema: &Schema) -> Result<(), Failure> {
-    host_kernel::load_needed(schema)?.iter().for_each(|note| messages::note(note));
-    Ok(())
-}
-
-/// The schemata that the kernel has already, and the folder with the modules of the others. Builds
-/// them if necessary.
-fn modules(
-    units: &[CompiledSchema],
-    folder: Option<&Path>,
-) -> Result<(Vec<String>, Option<PathBuf>), Failure> {
-    host_kernel::check_module_privilege()?;
-    let builtin = bundled::builtin()?.schema;
-    let schemas: Vec<&Schema> = units.iter().map(|u| &u.schema).collect();
-    let resident = kernel::resident(&[&[&builtin], &schemas[..]].concat())?;
-    let is_missing = |s: &&Schema| !s.probes.is_empty() && !resident.contains(&s.name);
-    let missing: Vec<&Schema> = schemas.into_iter().filter(is_missing).collect();
-    if missing.is_empty() && resident.contains(&builtin.name) {
-        return Ok((resident, None));
-    }
-    host_kernel::check_takes_modules()?;
-    if let Some(folder) = folder {
-        return Ok((resident, Some(folder.into())));
-    }
-    if let Some(folder) = kbuild::installed(&missing, &builtin) {
-        return Ok((resident, Some(folder)));
-    }
-    let built = build(&missing, |builtin| kbuild::cached(&missing, builtin))?;
-    Ok((resident, built.core.parent().map(Path::to_path_buf)))
 }

@@ -33,7 +33,7 @@ impl Format for Json {
     }
 }
 
-struct Objects {
+pub struct Objects {
     /// By event: `,"event":"NAME"`.
     names: Vec<Vec<u8>>,
     /// By event, then field: `,"name":`.
@@ -42,7 +42,7 @@ struct Objects {
 
 impl Objects {
     /// The names are valid in C, which the reader of the log has checked, so they need no escapes.
-    fn new(preamble: &Preamble) -> Objects {
+    pub fn new(preamble: &Preamble) -> Objects {
         let keys = |event: &EventLayout, user: bool| {
             let key = |f: &FieldLayout| format!(",\"{}\":", free_name(&f.name, user)).into_bytes();
             event.fields.iter().map(key).collect()

@@ -6,7 +6,7 @@
 mod csv;
 pub mod info_json;
 pub mod info_text;
-mod json;
+pub mod json;
 pub mod layout;
 pub mod ledger_text;
 mod line;

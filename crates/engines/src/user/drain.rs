@@ -135,7 +135,11 @@ impl Worker {
             if self.shared.switched.swap(false, Ordering::AcqRel) {
                 self.switch();
             }
+            let begin_ns = os::monotonic_ns();
             let round = self.drain();
+            if !round.more && !round.starved {
+                self.out.emptied((!self.programs.is_empty()).then_some(begin_ns));
+            }
             self.let_go_of_the_ended();
             if cared.elapsed() >= CARE {
                 cared = Instant::now();

@@ -9,7 +9,7 @@ use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::Addition;
 use klogger_os as os;
 use klogger_os::processes;
-use klogger_ring::block::{Block, Builtin, Outlet, Pool, Status, ToWriter};
+use klogger_ring::block::{Block, Builtin, Outlet, Pool, Source, Status, ToWriter};
 use klogger_ring::clock::Clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use std::sync::mpsc::SyncSender;
 
 /// Ledger entries of one kind at most, because programs are untrusted and can cause any number.
 const ENTRIES_MAX: usize = 500;
+
+/// How long a thread may be preempted between the time of its event and its end.
+const PREEMPTED_NS: u64 = 20_000_000;
 
 /// The way to the writer thread.
 pub struct Output {
@@ -28,6 +31,7 @@ pub struct Output {
     pub complaints: Complaints,
     /// The earliest event of a program so far.
     pub earliest_ns: u64,
+    followed: bool,
     streams: u32,
     /// Threads for which PROCESS_EXISTS was logged, by process; `None` if the kernel's probes log
     /// it.
@@ -51,7 +55,7 @@ impl Stream {
 impl Output {
     /// `tells_processes`: PROCESS_EXISTS is logged here, and not by probes in the kernel.
     pub fn new(outlet: Outlet, tells_processes: bool) -> Output {
-        let Outlet { to_writer, pool, status, builtin } = outlet;
+        let Outlet { to_writer, pool, status, builtin, followed } = outlet;
         Output {
             to_writer,
             pool,
@@ -60,6 +64,7 @@ impl Output {
             clock: Clock::start(),
             complaints: Complaints::default(),
             earliest_ns: u64::MAX,
+            followed,
             streams: 0,
             told: tells_processes.then(HashMap::new),
         }
@@ -106,6 +111,16 @@ impl Output {
         let batch = Batch { serials: count, lost: count, first_ns: now, ..Batch::default() };
         let records = self.builtin.lost(count, since, now);
         self.send(stream, records, &batch);
+    }
+
+    /// Tells those who follow that the rings were empty at this time. A thread that was preempted
+    /// in the middle of an event may still be earlier, by [`PREEMPTED_NS`] at most, as a rule.
+    /// `None`: there is no ring.
+    pub fn emptied(&self, at_ns: Option<u64>) {
+        if self.followed {
+            let until = at_ns.map_or(u64::MAX, |at| at.saturating_sub(PREEMPTED_NS));
+            self.write(ToWriter::Until(Source::Programs, until));
+        }
     }
 
     /// Adds new events to the log, before the first of them.

@@ -46,6 +46,7 @@ impl Recording {
             pool: Arc::default(),
             status: status.clone(),
             builtin: builtin(),
+            followed: false,
         };
         let out = Output::new(outlet, true);
         let (own, mine) =
@@ -89,7 +90,7 @@ impl Seen {
             match message {
                 ToWriter::Block(block) => seen.blocks.push(block),
                 ToWriter::Addition(addition) => seen.added.extend(addition.events),
-                ToWriter::Own(_) | ToWriter::NameThreads(_) => {}
+                ToWriter::Own(_) | ToWriter::NameThreads(_) | ToWriter::Until(..) => {}
             }
         }
         seen

@@ -155,6 +155,7 @@ pub fn record_hostile(deeds: &[u8]) {
         pool: Arc::default(),
         status: Arc::default(),
         builtin: layouts.clone(),
+        followed: false,
     };
     let mut out = Output::new(outlet, false);
     let mut catalogue = Catalogue::new([(builtin(), false)], true, &[]);
@@ -184,7 +185,7 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
         match message {
             ToWriter::Block(block) => blocks.push(block),
             ToWriter::Addition(addition) => layouts.extend(addition.events),
-            ToWriter::Own(_) | ToWriter::NameThreads(_) => {}
+            ToWriter::Own(_) | ToWriter::NameThreads(_) | ToWriter::Until(..) => {}
         }
     }
     let sizes = SizeTable::new(&layouts);

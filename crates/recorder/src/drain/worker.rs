@@ -6,7 +6,7 @@ use super::{CLOCK_MARGIN_NS, Finished, Next, Shared};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use klogger_os as os;
-use klogger_ring::block::{Block, ToWriter};
+use klogger_ring::block::{Block, Source, ToWriter};
 use klogger_ring::{Counters, CpuReader, RingReader, Taken};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -19,6 +19,10 @@ const BLOCK: usize = 1 << 20;
 const BUFFER_WAIT: Duration = Duration::from_millis(2);
 /// The longest time that records wait in a ring.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The same if somebody follows the recording.
+const FOLLOWED_WAIT: Duration = Duration::from_millis(50);
+/// Times of another clock than the kernel's, and of writers on another CPU, may be wrong by so much.
+const FOLLOWED_MARGIN_NS: u64 = 2_000_000;
 /// How long interrupts or a hypervisor, for example, may delay a reader.
 const HELD_UP_NS: u64 = 50_000_000;
 /// A ring is drained late if it was full for this time, or waited this long after [`LONGEST_WAIT`].
@@ -70,6 +74,8 @@ pub struct Worker {
     replacements: Receiver<Next>,
     /// May still ask for a larger ring.
     may_grow: bool,
+    /// Writers use a larger ring already, which is not read yet.
+    retired: bool,
     /// Counters of rings that have been replaced.
     counters: Counters,
     shared: Shared,
@@ -98,6 +104,7 @@ impl Worker {
             reader,
             replacements,
             may_grow,
+            retired: false,
             counters,
             shared,
             serial: 0,
@@ -111,12 +118,19 @@ impl Worker {
     }
 
     pub fn run(mut self) -> Finished {
+        let followed = self.shared.outlet.followed;
+        let wait = if followed { FOLLOWED_WAIT } else { LONGEST_WAIT };
         while !self.shared.stop.load(Ordering::Acquire) {
             // A wake-up that came while the thread was awake makes this return at once.
-            thread::park_timeout(LONGEST_WAIT);
+            thread::park_timeout(wait);
             self.go_home();
             self.replace();
+            let begin_ns = os::monotonic_ns();
             self.empty();
+            // What is being logged now has an earlier time.
+            if followed && !self.retired && !self.reader.is_busy() {
+                self.tell(begin_ns);
+            }
         }
         self.replace();
         self.finish(true);
@@ -128,6 +142,13 @@ impl Worker {
             entries: self.entries,
             lost_between: self.lost_between,
         }
+    }
+
+    /// Tells those who follow that the rings were empty at this time.
+    fn tell(&self, at_ns: u64) {
+        let until = at_ns.saturating_sub(FOLLOWED_MARGIN_NS);
+        // Fails only if the writer thread has ended with an error, which it has reported.
+        let _ = self.shared.outlet.to_writer.send(ToWriter::Until(Source::Cpu(self.cpu), until));
     }
 
     /// Binds the thread to its CPU again: when a CPU goes offline, the kernel moves the thread to
@@ -145,6 +166,7 @@ impl Worker {
                 Next::Rings(new) => self.exchange(new),
                 Next::Retire(done) => {
                     self.reader.retire();
+                    self.retired = true;
                     // Fails only if the other thread has ended.
                     let _ = done.send(());
                 }
@@ -163,6 +185,7 @@ impl Worker {
 
     /// Switches to the larger ring. No writer is left in the old one, which has been retired.
     fn grow(&mut self, larger: RingReader) {
+        self.retired = false;
         let (before, after) = (self.reader.size(), larger.size());
         self.finish(false);
         // The last losses have serial numbers too, which the ring does not know.
@@ -364,6 +387,7 @@ mod tests {
                 pool: Arc::default(),
                 status: Arc::default(),
                 builtin: Builtin(Arc::new(layouts)),
+                followed: false,
             },
             grow: None,
             stop: Arc::default(),

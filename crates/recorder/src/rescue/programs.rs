@@ -170,10 +170,11 @@ pub fn save(
     };
     let start_ns = preamble.clock.start_ns;
     let (log, _) = file::open(output, file::PRIVATE)?;
-    let mut pipeline = Pipeline::new(&layouts);
+    let mut pipeline = Pipeline::new(&layouts, false);
     pipeline.write(
         Writer::new(log, &preamble, compression).map_err(|e| cannot_write(output, e))?,
         start_ns,
+        None,
         None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);

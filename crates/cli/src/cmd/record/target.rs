@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Which threads are recorded, `-a`, `-p`, or the command; and on which CPUs.
 
-use super::Args;
+use super::what::What;
 use crate::failure::Failure;
 use klogger_os::machine::{cpu_list, online_cpus};
 use klogger_recorder::{Target, Threads};
 use std::ops::RangeInclusive;
 
 /// clap has refused `-a` together with `-p`. Threads are chosen from all, if nothing else is given.
-pub fn target(args: &Args, threads: &Threads) -> Result<Target, Failure> {
+pub fn target(args: &What, threads: &Threads) -> Result<Target, Failure> {
     let all = args.all || (!threads.are_all() && args.pids.is_empty() && args.command.is_empty());
     match (all, args.pids.is_empty(), args.command.is_empty()) {
         (true, ..) => Ok(Target::All),
@@ -22,7 +22,7 @@ pub fn target(args: &Args, threads: &Threads) -> Result<Target, Failure> {
 }
 
 /// The threads of `--comm`, `--uid` and `--cgroup`.
-pub fn threads(args: &Args) -> Threads {
+pub fn threads(args: &What) -> Threads {
     Threads { comms: args.comms.clone(), users: args.users.clone(), cgroups: args.cgroups.clone() }
 }
 
