@@ -145,9 +145,7 @@ def follow(args: argparse.Namespace, stream: Stream, out: TextIO) -> list[Crash 
     return found
 
 
-def tell(
-    args: argparse.Namespace, out: TextIO, teller: Teller, found: Crash | Deadlock
-) -> None:
+def tell(args: argparse.Namespace, out: TextIO, teller: Teller, found: Crash | Deadlock) -> None:
     account: Account
     account = teller.crash(found) if isinstance(found, Crash) else teller.deadlock(found)
     if args.format == "json":

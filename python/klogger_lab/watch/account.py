@@ -7,7 +7,6 @@ from the log.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Iterable
@@ -164,5 +163,3 @@ def rows(label: str, lines: Iterable[str]) -> list[str]:
     found = [line for line in lines if line]
     labels = [label, *[""] * len(found)]
     return [f"  {head:8} {line}" for head, line in zip(labels, found, strict=False)]
-
-

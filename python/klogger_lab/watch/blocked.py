@@ -61,5 +61,3 @@ def state_of(wait: Wait) -> State | None:
     if len(call) < 2 or not call[1].startswith("0x") or int(call[1], 16) != wait.lock:
         return None
     return " ".join(call), switches.split("\n", 1)[0].strip()
-
-

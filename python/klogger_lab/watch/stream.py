@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,7 +23,8 @@ from klogger.program import cannot_run, find_klogger
 from klogger_lab.watch.detect import Event
 
 SCHEMATA = ("lifecycle", "futex")
-EVENTS = ("STARTED", "RAN", "ENDED", "SIGNALLED", "DELIVERED", "WAIT", "WAITED", "WOKE")
+# Those that are looked at; others are not even decoded.
+EVENTS = re.compile(rb'"event":"(STARTED|RAN|ENDED|SIGNALLED|DELIVERED|WAIT|WAITED|WOKE)"')
 # Joins a process group, and becomes the command.
 JOIN = "import os, sys; os.setpgid(0, int(sys.argv[1])); os.execvp(sys.argv[2], sys.argv[2:])"
 PART = 1 << 16
@@ -39,9 +40,10 @@ class Stream:
     def __init__(self, schemata: Sequence[str], options: Sequence[str], log: Path) -> None:
         self.words = [find_klogger(), "trace", "--format", "json", "--log", str(log)]
         self.words += [word for schema in (*SCHEMATA, *schemata) for word in ("-s", schema)]
-        self.words += ["--event", ",".join(EVENTS), *options]
+        self.words += options
         self.log = log
         self.rest = b""
+        self.ending = False
 
     def start(self, command: Sequence[str]) -> None:
         self.reader, writer = os.pipe()
@@ -74,9 +76,10 @@ class Stream:
         return self.process.pid
 
     def end(self) -> None:
-        """Tells the recorder to end the command, if it has not ended."""
-        if self.process.poll() is None:
+        """Tells the recorder, once, to end the command."""
+        if not self.ending and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+        self.ending = True
 
     def events(self, patience: float) -> list[Event] | None:
         """What has come, as soon as something has, or nothing after so many seconds. None: there
@@ -99,6 +102,8 @@ class Stream:
 
 
 def parsed(line: bytes) -> Iterator[Event]:
+    if not EVENTS.search(line):
+        return
     with contextlib.suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict):
@@ -124,5 +129,3 @@ def signals_are_the_commands(stream: Stream) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
