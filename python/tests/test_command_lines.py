@@ -22,7 +22,7 @@ import support
 
 from klogger.cli import analysis, compare, complain, private_as, report, sql, write
 from klogger.failure import Failure
-from klogger_lab.cli import bench, guest, stopwatch, study
+from klogger_lab.cli import bench, guest, stopwatch, study, watch
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
@@ -35,6 +35,7 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
         ["x.klog", "A", "B"],
         [["--format", "json"], ["--key", "id"], ["-a"]],
     ),
+    "watch": (watch.parser, [], [["-s", "files"], ["--format", "json"], ["-q"]]),
     "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
     "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
     "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from klogger.cli import Parser, add_common, fitted, guarded
+from klogger.cli import Parser, add_common, complain, fitted, guarded
 from klogger.failure import Failure
+from klogger.program import failure_of
 from klogger_lab.watch.account import Account, Teller
 from klogger_lab.watch.blocked import Blocked
 from klogger_lab.watch.detect import Crash, Deadlock, Detector
@@ -92,15 +93,31 @@ def watch(args: argparse.Namespace, command: list[str]) -> int:
     check(args, command)
     with tempfile.TemporaryDirectory(prefix="klogger-watch-") as folder, report_to(args) as out:
         log = (args.output or Path(folder) / "watch.klog").absolute()
-        stream = Stream(args.schema, [], log)
+        stream = Stream(args.schema, log, Path(folder) / "messages")
         stream.start(command)
         with signals_are_the_commands(stream), stream:
             found = follow(args, stream, out)
             code = stream.code()
+        relay(stream)
         if found and not args.quiet and args.format == "text":
             kept = f"; the log is {args.output}" if args.output else ""
             say(out, f"klogger watch: {summary(found)}{kept}")
     return FOUND if found else code
+
+
+def relay(stream: Stream) -> None:
+    """What the recorder has to say to people, and what it has lost."""
+    said = stream.said()
+    for message in [*said.of("note"), *said.of("error")]:
+        complain(failure_of(message))
+    for line in said.others:
+        complain(line)
+    for message in said.of("summary"):
+        if message.get("lost"):
+            complain(
+                f"warning: {message['lost']:,} events were lost; a crash or a dead-lock may be"
+                " missing"
+            )
 
 
 def check(args: argparse.Namespace, command: list[str]) -> None:
@@ -136,6 +153,7 @@ def follow(args: argparse.Namespace, stream: Stream, out: TextIO) -> list[Crash 
     found: list[Crash | Deadlock] = []
     while (events := stream.events(LOOK if detector.candidates else 1.0)) is not None:
         new: list[Crash | Deadlock] = [one for event in events for one in detector.feed(event)]
+        teller.since = detector.began
         new += blocked.look(detector)
         for one in new:
             tell(args, out, teller, one)

@@ -40,11 +40,14 @@ class Account:
 
 @dataclass
 class Teller:
-    """`recorder`: its process; `before`: how many events are told."""
+    """`recorder`: its process; `before`: how many events are told; `since`: when the command began,
+    in ns since the beginning of the log.
+    """
 
     recorder: int
     log: Path
     before: int
+    since: int = 0
 
     def crash(self, crash: Crash) -> Account:
         name = crash.process.name
@@ -110,13 +113,14 @@ class Teller:
             return []
         end = time.monotonic() + LATE
         for reach in (*REACHES, time_ns):
-            lines = self.cat(max(0, time_ns - reach), time_ns)
+            begin = max(self.since, time_ns - reach)
+            lines = self.cat(begin, time_ns)
             while not any(is_at(line, time_ns) for line in lines) and time.monotonic() < end:
                 time.sleep(AGAIN)
-                lines = self.cat(max(0, time_ns - reach), time_ns)
-            if len(lines) >= self.before:
+                lines = self.cat(begin, time_ns)
+            if len(lines) >= self.before or begin == self.since:
                 break
-        return lines[-self.before :]
+        return [ago(line, time_ns) for line in lines[-self.before :]]
 
     def cat(self, from_ns: int, to_ns: int) -> list[str]:
         """Of a log that has no end yet, there are warnings, which say so."""
@@ -138,6 +142,16 @@ def seconds(ns: int) -> str:
 
 def is_at(line: str, time_ns: int) -> bool:
     return line.strip().startswith(seconds(time_ns))
+
+
+def ago(line: str, time_ns: int) -> str:
+    """The line with its time before `time_ns`, and without the CPU."""
+    at, _cpu, what = line.split(maxsplit=2)
+    whole, _, part = at.partition(".")
+    if not (whole + part).isdigit() or len(part) != 9:
+        return line
+    before = time_ns - int(whole) * 10**9 - int(part)
+    return f"{'-' + duration(before) if before > 0 else '0':>9}  {what}"
 
 
 def is_told(line: str) -> bool:

@@ -129,6 +129,9 @@ class Detector:
     # and what each waits for.
     candidates: dict[Circle, Deadlock] = field(default_factory=dict)
     reported: set[Circle] = field(default_factory=set)
+    # When the command began, which is the second program of the first process (`stream.JOIN`).
+    root: int | None = None
+    began: int = 0
 
     def feed(self, event: Event) -> Iterator[Crash | Deadlock]:
         """What an event shows, events being in the order of time."""
@@ -166,6 +169,10 @@ class Detector:
     def ran(self, event: Event) -> None:
         process = self.process(number(event, "pid"))
         process.program = str(event.get("program", ""))
+        if self.root is None:
+            self.root = process.pid
+        elif self.root == process.pid and not self.began:
+            self.began = number(event, "time")
 
     def tgid(self, pid: int) -> int:
         return self.tgids.get(pid, pid)

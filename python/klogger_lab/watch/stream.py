@@ -19,14 +19,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from klogger.program import cannot_run, find_klogger
+from klogger.program import JSON, Said, cannot_run, find_klogger
 from klogger_lab.watch.detect import Event
 
 SCHEMATA = ("lifecycle", "futex")
 # Those that are looked at; others are not even decoded.
 EVENTS = re.compile(rb'"event":"(STARTED|RAN|ENDED|SIGNALLED|DELIVERED|WAIT|WAITED|WOKE)"')
-# Joins a process group, and becomes the command.
-JOIN = "import os, sys; os.setpgid(0, int(sys.argv[1])); os.execvp(sys.argv[2], sys.argv[2:])"
+# Joins our process group, takes our standard error, and becomes the command.
+JOIN = """import os, sys
+os.setpgid(0, int(sys.argv[1]))
+os.dup2(int(sys.argv[2]), 2)
+os.close(int(sys.argv[2]))
+os.execvp(sys.argv[3], sys.argv[3:])"""
 PART = 1 << 16
 # A line is shorter than this, whatever a damaged ring has in it.
 LINE_MAX = 1 << 20
@@ -35,27 +39,34 @@ PATIENCE = 30.0
 
 
 class Stream:
-    """To be entered; when it is left, the recorder has ended. `log`: what is recorded."""
+    """To be entered; when it is left, the recorder has ended. `log`: what is recorded; `messages`:
+    a file for what the recorder says.
+    """
 
-    def __init__(self, schemata: Sequence[str], options: Sequence[str], log: Path) -> None:
-        self.words = [find_klogger(), "trace", "--format", "json", "--log", str(log)]
+    def __init__(self, schemata: Sequence[str], log: Path, messages: Path) -> None:
+        self.words = [find_klogger(), "trace", *JSON, "--format", "json", "--log", str(log)]
         self.words += [word for schema in (*SCHEMATA, *schemata) for word in ("-s", schema)]
-        self.words += options
         self.log = log
+        self.messages = messages
         self.rest = b""
         self.ending = False
 
     def start(self, command: Sequence[str]) -> None:
         self.reader, writer = os.pipe()
-        join = [sys.executable, "-ISE", "-c", JOIN, str(os.getpgrp()), *command]
+        error = os.dup(2)
+        join = [sys.executable, "-ISE", "-c", JOIN, str(os.getpgrp()), str(error), *command]
         words = [*self.words, "-o", f"/dev/fd/{writer}", "--", *join]
         try:
-            self.process = subprocess.Popen(words, process_group=0, pass_fds=[writer])
-        except OSError as error:
+            with self.messages.open("wb") as said:
+                self.process = subprocess.Popen(
+                    words, process_group=0, stderr=said, pass_fds=[writer, error]
+                )
+        except OSError as failed:
             os.close(self.reader)
-            raise cannot_run(words[0], error) from None
+            raise cannot_run(words[0], failed) from None
         finally:
             os.close(writer)
+            os.close(error)
 
     def __enter__(self) -> Stream:
         return self
@@ -94,6 +105,12 @@ class Stream:
         if len(self.rest) > LINE_MAX:
             self.rest = b""
         return [event for line in lines for event in parsed(line)]
+
+    def said(self) -> Said:
+        """The messages of the recorder, when it has ended."""
+        found = Said()
+        found.add(self.messages.read_text(errors="replace").splitlines())
+        return found
 
     def code(self) -> int:
         """The command's, after the last event; waits for the recorder to complete its log."""
