@@ -218,7 +218,7 @@ def test_an_account_says_where_and_what_before(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(account, "answer", lambda *_, **__: frames)
     teller = account.Teller(1, Path("x.klog"), 2)
     lines = [f" 0.00{n}000000 0 RAN pid=prog[11]" for n in range(1, 5)]
-    told = ["  -1.00 ms  RAN pid=prog[11]", "        0  RAN pid=prog[11]"]
+    told = [" -1.00 ms  RAN pid=prog[11]", "        0  RAN pid=prog[11]"]
     monkeypatch.setattr(teller, "cat", lambda *_: lines)
     (crash,) = found([*tree(), *fault(3), ended(4, 139)])
     assert isinstance(crash, Crash)

@@ -149,7 +149,7 @@ def report_to(args: argparse.Namespace) -> Iterator[TextIO]:
 def follow(args: argparse.Namespace, stream: Stream, out: TextIO) -> list[Crash | Deadlock]:
     """Until the command has ended; returns what was found."""
     detector, blocked = Detector(), Blocked()
-    teller = Teller(stream.pid, stream.log, args.before)
+    teller = Teller(stream.pid, stream.log, args.before, stream.wait)
     found: list[Crash | Deadlock] = []
     while (events := stream.events(LOOK if detector.candidates else 1.0)) is not None:
         new: list[Crash | Deadlock] = [one for event in events for one in detector.feed(event)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,14 @@ class Account:
 
 @dataclass
 class Teller:
-    """`recorder`: its process; `before`: how many events are told; `since`: when the command began,
-    in ns since the beginning of the log.
+    """`recorder`: its process; `before`: how many events are told; `wait`: until the recorder has
+    ended; `since`: when the command began, in ns since the beginning of the log.
     """
 
     recorder: int
     log: Path
     before: int
+    wait: Callable[[], object] = lambda: None
     since: int = 0
 
     def crash(self, crash: Crash) -> Account:
@@ -98,13 +99,18 @@ class Teller:
         return Account(title, text, data)
 
     def stack(self, number: int) -> list[dict[str, Any]]:
-        """Empty if there is none, or if the recorder has ended meanwhile."""
+        """Empty if there is none. A recorder that has ended has written the names to its log."""
         if number == 0:
             return []
+        where = ["--recorder", str(self.recorder)]
         try:
-            found = answer("stack", str(number), "--recorder", str(self.recorder), timeout=PATIENCE)
+            found = answer("stack", str(number), *where, timeout=PATIENCE)
         except Failure:
-            return []
+            self.wait()
+            try:
+                found = answer("stack", str(number), "--log", str(self.log), timeout=PATIENCE)
+            except Failure:
+                return []
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     def last_events(self, time_ns: int) -> list[str]:

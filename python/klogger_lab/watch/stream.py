@@ -36,6 +36,7 @@ PART = 1 << 16
 LINE_MAX = 1 << 20
 # A recorder that was told to end takes the command 5 s to end; then it has its log to write.
 PATIENCE = 30.0
+COMPLETES = 5.0
 
 
 class Stream:
@@ -111,6 +112,11 @@ class Stream:
         found = Said()
         found.add(self.messages.read_text(errors="replace").splitlines())
         return found
+
+    def wait(self) -> None:
+        """A recorder that answers nobody completes its log."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(COMPLETES)
 
     def code(self) -> int:
         """The command's, after the last event; waits for the recorder to complete its log."""

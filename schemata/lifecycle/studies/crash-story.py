@@ -306,7 +306,11 @@ def sentences(
 
 
 def missing(loads: dict[str, list[dict[str, float]]]) -> list[str]:
-    return [
+    said = [
+        "The caller of abort() is not in stacks, for libc has no frame pointers: its line is that"
+        " of the function which called that one."
+    ]
+    return said + [
         f"{name} is not installed here, and was not compared"
         for name in ("strace", "gdb")
         if name not in loads
