@@ -111,7 +111,7 @@ def test_crashes_are_reported_while_the_command_runs(watch, workloads, clean_ker
     assert len(watch.found()) == 3, "others were killed, or handled their faults"
     (fault,) = [one for one in found if one["signal"] == signal.SIGSEGV]
     assert fault["address"] == 0x10
-    assert [frame["function"] for frame in fault["stack"]][:2] == ["planted_crash", "crash"]
+    assert fault["stack"][0]["function"] == "planted_crash"
     assert fault["process"]["program"] == str(workloads / "lives")
     assert "sh" in fault["parents"][-1]["program"]
     # What was before is of the tree, in the order of time; the end is last.
@@ -170,7 +170,7 @@ def test_a_dead_lock_is_reported_while_it_lasts(watch, suite):
 
 def test_the_first_finding_may_end_the_command(watch, suite):
     """`sleep` would take longer than the test waits."""
-    script = f'"$0" segv; sleep {10 * PATIENCE}'
+    script = f'"$0" segv; exec sleep {10 * PATIENCE}'
     code, _, _ = watch.run("--stop-on-find", command=["sh", "-c", script, suite])
     assert code == 3 and len(watch.found()) == 1
 
