@@ -180,7 +180,7 @@ WITHOUT_JSON = {
 def test_each_program_has_json_or_a_reason_why_not() -> None:
     lists = tomllib.loads((support.ROOT / "python/pyproject.toml").read_text())["tool"]["klogger"]
     names = {**lists["analyses"], **lists["elsewhere"]}
-    found = (analysis, bench, compare, report, sql, stopwatch, study)
+    found = (analysis, bench, compare, report, sql, stopwatch, study, watch)
     modules = {module.__name__.rpartition(".")[2]: module for module in found}
     assert set(names) == modules.keys() | WITHOUT_JSON.keys()
     for module in found:
