@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,8 @@ def is_told(line: str) -> bool:
 
 
 def shown(frames: Iterable[dict[str, Any]]) -> list[str]:
-    lines = [frame_line(frame) for frame in frames]
+    """Code that uses the frame pointer for other things may make a stack that repeats itself."""
+    lines = [line for line, _ in groupby(frame_line(frame) for frame in frames)]
     more = [f"... {len(lines) - FRAMES} more"] if len(lines) > FRAMES else []
     return lines[:FRAMES] + more
 
