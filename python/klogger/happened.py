@@ -29,8 +29,18 @@ def create(connection: duckdb.DuckDBPyConnection, events: Iterable[tuple[Event, 
     """`events`: of which the log has some, but for the recorder's own; and whether programs log
     them.
     """
+    # A table that the log lacks has other columns.
+    there = set(
+        connection.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'main'"
+        ).fetchall()
+    )
     arms, texts = [], []
     for event, of_programs in events:
+        needed = [*COMMON, *(["tid"] if of_programs else [])]
+        needed += [name_of(field, of_programs) for field in event.fields]
+        if not there.issuperset((event.name, name) for name in needed):
+            continue
         table = f"main.{identifier(event.name)}"
         place = f"time, cpu, serial, {literal(event.name)} AS event"
         who = thread_of(event, of_programs)
@@ -49,9 +59,13 @@ def create(connection: duckdb.DuckDBPyConnection, events: Iterable[tuple[Event, 
     connection.execute(f"CREATE MACRO klogger.told(source) AS TABLE {' UNION ALL '.join(texts)}")
 
 
-def column(field: Field, of_programs: bool) -> str:
+def name_of(field: Field, of_programs: bool) -> str:
     taken = COMMON + OF_THREADS if of_programs else COMMON
-    return identifier(f"{field.name}_" if field.name in taken else field.name)
+    return f"{field.name}_" if field.name in taken else field.name
+
+
+def column(field: Field, of_programs: bool) -> str:
+    return identifier(name_of(field, of_programs))
 
 
 def thread_of(event: Event, of_programs: bool) -> str:
