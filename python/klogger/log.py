@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from klogger import gaps, prelude, sqlerror
+from klogger import gaps, happened, prelude, sqlerror
 from klogger.export import cache_home, tables_of
 from klogger.failure import Failure, did_you_mean
 from klogger.sqltext import identifier, literal
@@ -41,13 +41,16 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 @dataclass(frozen=True)
 class Field:
-    """`decoding`: the function that makes a text of a value, if there is one."""
+    """`decoding`: the function that makes a text of a value, if its schema declares one. `decode`:
+    the word after `as`, whatever it is.
+    """
 
     name: str
     type: str
     unit: str | None
     doc: str | None
     decoding: str | None = None
+    decode: str | None = None
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,8 @@ def open(
             if not prelude.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
                 connection.execute(prelude.empty_event(event.name, [f.name for f in event.fields]))
         gaps.create(connection, log.events, log.preamble)
+        own = [event for event in log.events.values() if event.logged and event.schema != "klogger"]
+        happened.create(connection, ((event, log.is_of_programs(event)) for event in own))
         connection.execute(SEARCH_PATH)
     except duckdb.Error as error:
         message = str(error).splitlines()[0]
@@ -341,6 +346,7 @@ def fields_of(text: str, decodings: set[str]) -> tuple[Field, ...]:
             f.get("unit"),
             f.get("doc"),
             decoding_of(f, decodings),
+            word_of(f),
         )
         for f in found
         if "name" in f
@@ -352,6 +358,13 @@ def decoding_of(field: dict[str, Any], decodings: set[str]) -> str | None:
     decode = field.get("decode")
     name = decode.get("table") if isinstance(decode, dict) else None
     return name if name in decodings and field.get("shape", "one") == "one" else None
+
+
+def word_of(field: dict[str, Any]) -> str | None:
+    """Of a table of the schema, its name."""
+    decode = field.get("decode")
+    name = decode.get("table") if isinstance(decode, dict) else decode
+    return name if isinstance(name, str) else None
 
 
 def listed(names: list[str]) -> str:

@@ -65,6 +65,7 @@ def field_of(layout: dict[str, Any]) -> dict[str, Any]:
         "name": layout["name"],
         "type": layout["type"],
         "unit": layout.get("unit"),
+        "decode": decode,
         "decoding": decode["table"] if isinstance(decode, dict) else decode,
         "doc": layout.get("doc"),
         "shape": layout["shape"],

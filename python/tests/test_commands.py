@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from klogger.cli import analysis, compare, report, sql
-from klogger_lab.cli import bench, guest, stopwatch, study
+from klogger_lab.cli import bench, guest, stopwatch, study, watch
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "python" / "commands.json"
@@ -28,6 +28,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "analysis": analysis.parser,
     "compare": compare.parser,
     "stopwatch": stopwatch.parser,
+    "watch": watch.parser,
     "study": study.parser,
     "bench": bench.parser,
     "guest": guest.parser,

@@ -21,6 +21,7 @@ LAYERS = [
         "decodings",
         "prelude",
         "gaps",
+        "happened",
         "log",
         "analysis",
         "rules",
@@ -45,7 +46,7 @@ UPWARDS = {
 }
 # The same of `klogger_lab`. Those in the middle know nothing of each other.
 COMMON = {"recorder", "tracefs", "machine", "build", "signals"}
-EXPERIMENTS = {"bench", "guest", "stopwatch", "study"}
+EXPERIMENTS = {"bench", "guest", "stopwatch", "study", "watch"}
 # One program that ends as another does: `klogger stopwatch --html` is the report's page.
 PROGRAMS_OF_PROGRAMS = {("klogger_lab.cli.stopwatch", "klogger.cli.report")}
 

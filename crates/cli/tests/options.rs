@@ -26,6 +26,7 @@ const LINES: &[(&str, &[&str], &[&str])] = &[
     ("tracepoints", &["no_such_tracepoint"], &["--format", "json"]),
     ("mark", &["1", "text"], &["--recorder", "4194304"]),
     ("enable", &["A", "B"], &["--recorder", "4194304"]),
+    ("stack", &["65540"], &["--recorder", "4194304", "--format", "json"]),
     ("symbolize", &["v2.klog"], &["--format", "json"]),
     ("rescue", &["4194304"], &["-q", "-o", "/dev/null/x.klog"]),
     ("build", &[], &["-s", "no-such-schema", "-o", "/dev/null/x"]),

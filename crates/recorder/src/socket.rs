@@ -2,6 +2,7 @@
 //! The control socket of a running recording: a request is one line of JSON, and so is the answer.
 //! It is in the abstract namespace, so that a killed recorder leaves no file behind.
 
+use klogger_log::stacks;
 use klogger_log::text::escaped;
 use klogger_os as os;
 use klogger_os::Error;
@@ -16,6 +17,10 @@ use std::time::{Duration, Instant};
 /// How long a peer may keep the recorder waiting.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LINE_MAX: u64 = 4096;
+/// An answer may have the 127 frames of a stack, and the functions that were inlined into each.
+const ANSWER_MAX: u64 = 1 << 20;
+/// How long an answer may take: for a stack, large programs are read.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -29,6 +34,10 @@ pub enum Request {
         event: String,
         on: bool,
     },
+    /// The functions of a user stack, while the recording runs.
+    Stack {
+        number: u64,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,11 +45,42 @@ pub struct Answer {
     /// The error, if there is one.
     pub error: Option<String>,
     pub help: Option<String>,
+    /// What a [`Request::Stack`] asked for, the innermost frame first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+}
+
+/// A function on a stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Without a name, it is the file or the address.
+    pub function: String,
+    pub offset: Option<u64>,
+    /// It was inlined into the next one.
+    pub inlined: bool,
+    /// Its caller is missing.
+    pub gap: bool,
+    pub file: String,
+    /// `FILE:LINE`; empty if it is unknown.
+    pub source: String,
+}
+
+impl Frame {
+    pub fn of(frame: &stacks::Frame) -> Frame {
+        Frame {
+            function: String::from_utf8_lossy(&frame.function).into_owned(),
+            offset: frame.offset,
+            inlined: frame.inlined,
+            gap: frame.gap,
+            file: frame.file.clone(),
+            source: frame.source.clone(),
+        }
+    }
 }
 
 impl Answer {
     pub fn refuse(error: impl Into<String>, help: Option<String>) -> Answer {
-        Answer { error: Some(error.into()), help }
+        Answer { error: Some(error.into()), help, frames: Vec::new() }
     }
 }
 
@@ -127,14 +167,14 @@ fn hear(mut stream: &UnixStream) -> io::Result<String> {
 }
 
 /// Sends a request to the recording of process `pid`, or to the only one there is.
-pub fn send(pid: Option<u32>, request: &Request) -> Result<(), Error> {
+pub fn send(pid: Option<u32>, request: &Request) -> Result<Answer, Error> {
     let (pid, stream) = match pid {
         Some(pid) => (pid, connect(pid)?),
         None => find()?,
     };
     let answer = ask(stream, request).map_err(|e| no_answer(pid, &e))?;
     match answer.error {
-        None => Ok(()),
+        None => Ok(answer),
         Some(message) => {
             Err(Error { message: escaped(&message), help: answer.help.map(|h| escaped(&h)) })
         }
@@ -187,13 +227,13 @@ fn find() -> Result<(u32, UnixStream), Error> {
 }
 
 fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
     let text = serde_json::to_string(request)?;
     // A peer that refuses the request answers without reading it. Its answer arrives even if
     // writing fails.
     let asked = writeln!(stream, "{text}");
     let mut line = String::new();
-    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
+    BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut line)?;
     if line.is_empty() {
         asked?;
         return Err(io::Error::other("it closed the connection"));

@@ -5,18 +5,35 @@
 CREATE TEMP TABLE lives_end AS
 SELECT tgid, time, code, pid FROM ENDED
 QUALIFY last AND row_number() OVER (PARTITION BY tgid, time ORDER BY last DESC, pid) = 1;
+CREATE TEMP TABLE lives_thread AS
+SELECT pid, any_value(tgid) AS tgid FROM (
+    SELECT pid, tgid FROM STARTED
+    UNION ALL SELECT pid, tgid FROM klogger.process WHERE from_ns <= 0
+) GROUP BY pid;
+-- What there was before the recording: those that have to do with an event, and their ancestors.
+-- The recorder, which made the command, is none of them.
+CREATE TEMP TABLE lives_before AS
+WITH RECURSIVE old AS (
+    SELECT pid, any_value(parent) AS parent FROM klogger.process
+    WHERE pid = tgid AND from_ns <= 0 AND NOT recorder AND pid > 0
+        AND pid NOT IN (SELECT pid FROM STARTED WHERE pid = tgid)
+        AND pid NOT IN (SELECT pid FROM klogger.recorder)
+    GROUP BY pid
+), concerned AS (
+    SELECT pid, parent FROM old WHERE pid IN (
+        SELECT tgid FROM ENDED UNION SELECT pid FROM RAN
+        UNION SELECT coalesce(t.tgid, s.parent) FROM STARTED AS s LEFT JOIN lives_thread AS t
+            ON t.pid = s.parent)
+    UNION
+    SELECT old.pid, old.parent FROM concerned JOIN old ON old.pid = concerned.parent
+)
+SELECT pid, CASE WHEN parent IN (SELECT pid FROM old) THEN parent END AS parent FROM concerned;
 CREATE TEMP TABLE lives_begin AS
-SELECT s.pid AS tgid, s.time, coalesce(t.tgid, s.parent) AS parent, s.parent AS parent_pid
-FROM STARTED AS s LEFT JOIN (SELECT pid, any_value(tgid) AS tgid FROM STARTED GROUP BY pid) AS t
-    ON t.pid = s.parent
+SELECT s.pid AS tgid, s.time, coalesce(t.tgid, s.parent) AS parent
+FROM STARTED AS s LEFT JOIN lives_thread AS t ON t.pid = s.parent
 WHERE s.pid = s.tgid
 UNION ALL
--- What there was before the recording.
-SELECT pid, 0, NULL, NULL FROM klogger.process
-WHERE pid = tgid AND from_ns <= 0 AND NOT recorder AND pid > 0
-    AND pid NOT IN (SELECT pid FROM STARTED WHERE pid = tgid)
-GROUP BY pid HAVING pid IN (SELECT tgid FROM ENDED UNION SELECT pid FROM RAN
-    UNION SELECT parent FROM STARTED);
+SELECT pid, 0, parent FROM lives_before;
 CREATE TEMP TABLE lives AS
 WITH ended AS (
     SELECT b.*, e.time AS to_ns, e.code,

@@ -13,6 +13,7 @@
 -- column tid: thread in which it took effect
 -- column functions: where that thread was: the innermost functions of its user stack
 -- column core: whether a core was dumped
+-- column dump [ns]: if so, from the signal to the end of the thread: most of it writes the core
 -- note: A signal that a program handles is not a crash, nor one that it ignores: see handled.
 -- empty: no process was ended by a signal
 
@@ -26,7 +27,9 @@ WITH fatal AS (
     FROM fatal AS f ASOF LEFT JOIN (FROM DELIVERED WHERE action = 0) AS d
         ON d.tgid = f.tgid AND d.sig = f.sig AND f.to_ns >= d.time
 )
-SELECT c.*, s.sender, s.code AS cause FROM delivered AS c ASOF LEFT JOIN (
+SELECT c.*, s.sender, s.code AS cause, (
+    SELECT min(e.time) FROM ENDED AS e WHERE e.pid = c.tid AND e.time >= c.delivered
+) AS gone FROM delivered AS c ASOF LEFT JOIN (
     SELECT n.*, coalesce(b.tgid, n.pid) AS tgid FROM SIGNALLED AS n
     LEFT JOIN (SELECT pid, any_value(tgid) AS tgid FROM STARTED GROUP BY pid) AS b USING (pid)
 ) AS s ON s.tgid = c.tgid AND s.sig = c.sig AND c.to_ns >= s.time;
@@ -35,7 +38,8 @@ SELECT program, tgid AS pid, signal(sig) AS signal, to_ns AS died,
     CASE WHEN sender IS NOT NULL AND sender <> tid THEN thread(sender, to_ns) END AS sender,
     CASE WHEN address > 0 OR sig = 11 THEN hex(address) END AS address, tid,
     (SELECT array_to_string(list_slice(s.frames, 1, 5), ' < ') FROM klogger.stack AS s
-        WHERE s.id = user_stack AND user_stack > 0) AS functions, core
+        WHERE s.id = user_stack AND user_stack > 0) AS functions, core,
+    CASE WHEN core THEN gone - delivered END AS dump
 FROM crash;
 
 -- table

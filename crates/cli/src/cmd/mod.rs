@@ -16,6 +16,7 @@ pub mod places;
 pub mod record;
 pub mod rescue;
 pub mod show;
+pub mod stack;
 pub mod symbolize;
 pub mod trace;
 pub mod tracepoints;
@@ -51,6 +52,7 @@ pub enum Command {
     Cat(cat::Args),
     Export(export::Args),
     Symbolize(symbolize::Args),
+    Stack(stack::Args),
     Gen(generate::Args),
     Build(build::Args),
     Kernel(kernel::Args),
@@ -99,6 +101,7 @@ impl Command {
             Command::Cat(args) => cat::run(args),
             Command::Export(args) => export::run(args),
             Command::Symbolize(args) => symbolize::run(args),
+            Command::Stack(args) => stack::run(args),
             Command::Gen(args) => generate::run(args),
             Command::Build(args) => build::run(args),
             Command::Kernel(args) => kernel::run(args),

@@ -5,7 +5,10 @@ use super::Session;
 use crate::Message;
 use crate::followed::Ends;
 use crate::pipeline::Pipeline;
-use crate::socket::{Answer, Listener, Request};
+use crate::socket::{Answer, Frame, Listener, Request};
+use crate::writer::Names;
+use klogger_log::ledger::Ledger;
+use klogger_log::stacks::Stacks;
 use klogger_os as os;
 use klogger_os::Signal;
 use klogger_schema::layout::EventLayout;
@@ -82,7 +85,21 @@ impl Session {
                 Answer::default()
             }
             Request::Enable { event, on } => self.switch(pipeline, &event, on),
+            Request::Stack { number } => match self.stack(number) {
+                Some(frames) => Answer { frames, ..Answer::default() },
+                None => Answer::refuse(format!("this recording has no user stack {number}"), None),
+            },
         }
+    }
+
+    /// A user stack with the names of its functions, as they are at the end of a log.
+    fn stack(&self, number: u64) -> Option<Vec<Frame>> {
+        let mut found = self.engines.iter().find_map(|engine| engine.user_code())?;
+        found.code.stacks.retain(|stack| stack.number == number);
+        let code = Names::default().with_code(found, &mut Ledger::default()).code?;
+        let stacks = Stacks::default().with(&code);
+        let frames = &stacks.find(number)?.frames;
+        Some(frames.iter().map(Frame::of).collect())
     }
 
     /// Switches an event on or off, in whichever engine has it.

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger watch`: runs a command, and says at once if anything in it crashes or dead-locks."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from klogger.cli import Parser, add_common, complain, fitted, guarded
+from klogger.failure import Failure
+from klogger.program import failure_of
+from klogger_lab.watch.account import Account, Teller
+from klogger_lab.watch.blocked import Blocked
+from klogger_lab.watch.detect import Crash, Deadlock, Detector
+from klogger_lab.watch.stream import Stream, signals_are_the_commands
+
+FOUND = 3
+# How often threads that wait for each other are looked at, in seconds.
+LOOK = 0.05
+BEFORE = 12
+USAGE = "klogger watch [OPTIONS] -- COMMAND..."
+EPILOG = """\
+examples:
+  klogger watch -- make -j4 check          run it; each crash and dead-lock is shown at once
+  klogger watch -s files -- ./prog         with the files that it opened before
+  klogger watch -o x.klog -- ./prog        keep the log; 'klogger report x.klog' says more
+  klogger watch --stop-on-find -- ./prog   end the command at the first finding
+  klogger watch -q --format json --report found.json -- ./prog
+  klogger watch -- bash                    a shell in which everything is watched
+
+A crash is a process that is ended by a signal whose default is a core dump (SIGSEGV, SIGABRT,
+SIGFPE ...), or by a SIGKILL of the kernel (out of memory). A signal that a program handles is no
+crash. A dead-lock is a circle of threads, each of which has waited for 100 ms for a mutex that the
+next one holds.
+
+Exit code: 3 if anything was found; otherwise the command's own.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    found = Parser(
+        prog="klogger watch",
+        usage=USAGE,
+        description="Run a command, and show at once each crash and each dead-lock of its"
+        " processes: where, and what happened before.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument(
+        "-s", "--schema", metavar="SCHEMA", action="append", default=[],
+        help="record this schema too, so that its events are among the last ones; may be repeated",
+    )  # fmt: skip
+    found.add_argument("-o", "--output", metavar="LOG", type=Path, help="keep the log")
+    found.add_argument(
+        "--before", metavar="N", type=int, default=BEFORE,
+        help=f"how many of the last events are shown ({BEFORE})",
+    )  # fmt: skip
+    found.add_argument(
+        "--stop-on-find", action="store_true", help="end the command at the first finding"
+    )
+    found.add_argument(
+        "--report", metavar="FILE", type=Path,
+        help="write findings to this file instead of the standard error",
+    )  # fmt: skip
+    found.add_argument(
+        "--format", choices=["text", "json"], default="text",
+        help="form of a finding; json: one object per line (text)",
+    )  # fmt: skip
+    found.add_argument(
+        "-q", "--quiet", action="store_true", help="one line for each finding, and no summary"
+    )
+    add_common(found)
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    given = sys.argv[1:] if words is None else words
+    # What comes after `--` is the command's, whatever it looks like.
+    at = given.index("--") if "--" in given else len(given)
+    args = parser().parse_args(given[:at])
+    return guarded(lambda: watch(args, given[at + 1 :]))
+
+
+def watch(args: argparse.Namespace, command: list[str]) -> int:
+    check(args, command)
+    with tempfile.TemporaryDirectory(prefix="klogger-watch-") as folder, report_to(args) as out:
+        log = (args.output or Path(folder) / "watch.klog").absolute()
+        stream = Stream(args.schema, log, Path(folder) / "messages")
+        stream.start(command)
+        with signals_are_the_commands(stream), stream:
+            found = follow(args, stream, out)
+            code = stream.code()
+        relay(stream)
+        if found and not args.quiet and args.format == "text":
+            kept = f"; the log is {args.output}" if args.output else ""
+            say(out, f"klogger watch: {summary(found)}{kept}")
+    return FOUND if found else code
+
+
+def relay(stream: Stream) -> None:
+    """What the recorder has to say to people, and what it has lost."""
+    said = stream.said()
+    for message in [*said.of("note"), *said.of("error")]:
+        complain(failure_of(message))
+    for line in said.others:
+        complain(line)
+    for message in said.of("summary"):
+        if message.get("lost"):
+            complain(
+                f"warning: {message['lost']:,} events were lost; a crash or a dead-lock may be"
+                " missing"
+            )
+
+
+def check(args: argparse.Namespace, command: list[str]) -> None:
+    if not command:
+        raise Failure("there is no command to watch", help="klogger watch -- COMMAND")
+    if shutil.which(command[0]) is None:
+        raise Failure(
+            f"cannot run '{command[0]}': there is no such command",
+            help="give its path, or check its spelling and the PATH",
+        )
+    if os.geteuid() != 0:
+        raise Failure("only root can watch a command", help="sudo klogger watch -- COMMAND")
+    if args.before < 0:
+        raise Failure(f"--before {args.before}: a number of events is not negative")
+
+
+@contextlib.contextmanager
+def report_to(args: argparse.Namespace) -> Iterator[TextIO]:
+    if args.report is None:
+        yield sys.stderr
+        return
+    try:
+        with args.report.open("w") as file:
+            yield file
+    except OSError as error:
+        raise Failure(f"cannot write {args.report}: {error.strerror}") from None
+
+
+def follow(args: argparse.Namespace, stream: Stream, out: TextIO) -> list[Crash | Deadlock]:
+    """Until the command has ended; returns what was found."""
+    detector, blocked = Detector(), Blocked()
+    teller = Teller(stream.pid, stream.log, args.before, stream.wait)
+    found: list[Crash | Deadlock] = []
+    while (events := stream.events(LOOK if detector.candidates else 1.0)) is not None:
+        new: list[Crash | Deadlock] = [one for event in events for one in detector.feed(event)]
+        teller.since = detector.began
+        new += blocked.look(detector)
+        for one in new:
+            tell(args, out, teller, one)
+        found += new
+        if found and args.stop_on_find:
+            stream.end()
+    return found
+
+
+def tell(args: argparse.Namespace, out: TextIO, teller: Teller, found: Crash | Deadlock) -> None:
+    account: Account
+    account = teller.crash(found) if isinstance(found, Crash) else teller.deadlock(found)
+    if args.format == "json":
+        out.write(json.dumps({"title": account.title, **account.data}) + "\n")
+        out.flush()
+        return
+    lines = [f"klogger watch: {account.title}", *([] if args.quiet else account.text)]
+    say(out, "\n".join(lines))
+
+
+def say(out: TextIO, text: str) -> None:
+    """Names are those of other programs, and must not act on the terminal."""
+    print(fitted(text, out), file=out, flush=True)
+
+
+def summary(found: list[Crash | Deadlock]) -> str:
+    crashes = sum(isinstance(one, Crash) for one in found)
+    parts = [(crashes, "crash", "crashes"), (len(found) - crashes, "dead-lock", "dead-locks")]
+    return ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
