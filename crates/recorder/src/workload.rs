@@ -3,10 +3,12 @@
 
 use klogger_os as os;
 use klogger_os::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 
@@ -35,8 +37,8 @@ impl Held {
         let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
         let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
         let (go_reader, go) = pipe().map_err(cannot)?;
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).envs(variables);
+        let mut command = Command::new(program(&words[0]));
+        command.arg0(&words[0]).args(&words[1..]).envs(variables);
         let spawned = spawn_held(command, pid_writer, go_reader, go.as_raw_fd());
         let mut bytes = [0; 4];
         pid_reader.read_exact(&mut bytes).map_err(cannot)?;
@@ -66,6 +68,23 @@ impl Held {
         let spawned =
             self.spawned.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
         Ok(Running { child: spawned.map_err(cannot)?, ended })
+    }
+}
+
+/// The file of a command without a slash, as `execvp()` finds it. It is looked for before the fork,
+/// because the child is recorded: its attempts in each folder of the PATH would be events.
+fn program(name: &OsStr) -> PathBuf {
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
+    };
+    let search = || {
+        let folders = std::env::var_os("PATH")?;
+        std::env::split_paths(&folders).map(|folder| folder.join(name)).find(is_program)
+    };
+    match name.as_encoded_bytes().contains(&b'/') {
+        true => name.into(),
+        // The error is that of the child's exec.
+        false => search().unwrap_or_else(|| name.into()),
     }
 }
 
