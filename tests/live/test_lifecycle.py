@@ -306,7 +306,7 @@ def test_stops_are_as_long_as_by_the_programs_clock(recorder, workloads):
     # Each of its three threads, each time, by SIGSTOP, woken by us.
     assert len(stops) == 3 * 13
     assert {row[2:5] for row in stops} == {(4, 19, me)}
-    # The program is told when all of them have stopped, and looks at its clock before it wakes them.
+    # The program is told when all have stopped, and looks at its clock before it wakes them.
     times = defaultdict(list)
     for row in stops:
         times[row[0]].append(row[5])
