@@ -306,16 +306,17 @@ def test_stops_are_as_long_as_by_the_programs_clock(recorder, workloads):
     # Each of its three threads, each time, by SIGSTOP, woken by us.
     assert len(stops) == 3 * 13
     assert {row[2:5] for row in stops} == {(4, 19, me)}
-    first = [row[5] for row in stops if row[0] == row[1]]
-    # The program is told when the last thread has stopped; it looks at its clock before it wakes.
-    assert sum(sorted(row[5] for row in stops)[:13]) >= 0.9 * told["stopped"][1]
-    assert len(first) == 13 and min(first) > 0
+    # The program is told when all have stopped, and looks at its clock before it wakes them.
+    times = defaultdict(list)
+    for row in stops:
+        times[row[0]].append(row[5])
+    assert sum(map(min, zip(*times.values(), strict=True))) >= 0.99 * told["stopped"][1]
     ((_, _, why, sig, waker, ns),) = [row for row in rows if row[1] == told["killed"][0]]
-    assert (why, sig, waker) == (4, 19, me) and ns >= told["killed"][1]
+    assert (why, sig, waker) == (4, 19, me) and ns >= 0.99 * told["killed"][1]
     pid, ns = told["attached"]
     attached = [row for row in rows if row[1] == pid and row[2] == 8]
     assert len(attached) == 17 and {row[4] for row in attached} == {me}
-    assert sum(row[5] for row in attached) >= ns
+    assert sum(row[5] for row in attached) >= 0.99 * ns
     traced = log.rows("SELECT pid, tracer, request, result FROM TRACED ORDER BY time")
     assert traced == [(pid, me, request, 0) for request in (16, 17)] * 17
     table = {(row["pid"], row["why"]): row for row in tables_of(recorder.klogger, path)["stops"]}

@@ -49,8 +49,7 @@ def parser() -> argparse.ArgumentParser:
     found = Parser(
         prog="klogger watch",
         usage=USAGE,
-        description="Run a command, and show at once each crash and each dead-lock of its"
-        " processes: where, and what happened before.",
+        description="Run a command, and show each crash and dead-lock of its processes at once.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
