@@ -28,8 +28,8 @@ static void set_up(void)
 	ring = syscall(SYS_io_uring_setup, 8, &params);
 	if (ring < 0)
 		exit(77);
-	sq = mmap(NULL, params.sq_off.array + params.sq_entries * sizeof(int), PROT_READ | PROT_WRITE,
-		  MAP_SHARED, ring, IORING_OFF_SQ_RING);
+	sq = mmap(NULL, params.sq_off.array + params.sq_entries * sizeof(int),
+		  PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
 	cq = mmap(NULL, params.cq_off.cqes + params.cq_entries * sizeof(*answers),
 		  PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_CQ_RING);
 	requests = mmap(NULL, params.sq_entries * sizeof(*requests), PROT_READ | PROT_WRITE,
