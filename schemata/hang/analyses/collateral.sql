@@ -25,7 +25,8 @@ FROM hang_long AS l JOIN hang_chain AS c USING (id)
 WHERE c.cause IN ('dead-lock', 'frozen file system', 'holder', 'lock') OR c.depth > 0;
 
 -- table
-SELECT greatest(from_ns, 0) AS joined, later, hang_thread(pid, from_ns) AS thread, hang_call(call) AS call,
+SELECT greatest(from_ns, 0) AS joined, later, hang_thread(pid, from_ns) AS thread,
+    hang_call(call) AS call,
     
     CASE WHEN known NOT IN ('frozen', 'nothing') THEN hang_thread(holder, from_ns) END
         AS waits_for, depth, ns AS lasted, root
