@@ -4,6 +4,7 @@ kernel's own detector say of them, and nothing of threads that do not.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -85,16 +86,18 @@ def answers(recorder, path) -> dict:
 
 @contextlib.contextmanager
 def settings(**values):
-    """Of the kernel's detector; restored in every case."""
+    """Of the kernel's detector; restored in every case. The study changes them too, and waits."""
     before = {}
-    try:
-        for name, value in values.items():
-            before[name] = (SETTINGS / name).read_text()
-            (SETTINGS / name).write_text(str(value))
-        yield
-    finally:
-        for name, value in before.items():
-            (SETTINGS / name).write_text(value)
+    with (SETTINGS / "hung_task_timeout_secs").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            for name, value in values.items():
+                before[name] = (SETTINGS / name).read_text()
+                (SETTINGS / name).write_text(str(value))
+            yield
+        finally:
+            for name, value in before.items():
+                (SETTINGS / name).write_text(value)
 
 
 def whole(log: Log) -> None:

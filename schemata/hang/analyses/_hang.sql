@@ -3,8 +3,8 @@
 --
 -- hang_sleep: each sleep in D: id, pid, from_ns (below 0: before the log began), to_ns, open (it
 --   still slept when the log ended), state, call, place (joins hang_place), reads.
---   The kernel may leave out a switch, so who sleeps at the end is in FOUND if the recorder ended by
---   itself; else, and before that, whoever has not gone on.
+--   The kernel may leave out a switch. So who sleeps at the end is who is in FOUND; if the recorder
+--   was killed, it is who has not gone on.
 -- hang_long: those of 100 ms or more, with the lock that the thread waits for, the holder, and
 --   `next`: the sleep of the holder meanwhile.
 -- hang_chain: for each of these, where following `next` leads: `root`, of the kind `cause`, and

@@ -20,7 +20,8 @@
 CREATE TEMP TABLE causes AS
 SELECT root, cause AS kind, count(DISTINCT pid) AS threads,
     count(DISTINCT pid) FILTER (depth = 0) AS direct,
-    greatest(min(from_ns), 0) AS first, greatest(max(to_ns) - min(from_ns), 0) AS lasted, hang_big(sum(ns)) AS waited,
+    greatest(min(from_ns), 0) AS first,
+    greatest(max(to_ns) - min(from_ns), 0) AS lasted, hang_big(sum(ns)) AS waited,
     count(DISTINCT pid) FILTER (open) AS open, max(to_ns) AS last
 FROM hang_long JOIN hang_chain USING (id) GROUP BY root, cause;
 

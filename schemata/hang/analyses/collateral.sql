@@ -25,13 +25,16 @@ FROM hang_long AS l JOIN hang_chain AS c USING (id)
 WHERE c.cause IN ('dead-lock', 'frozen file system', 'holder', 'lock') OR c.depth > 0;
 
 -- table
-SELECT greatest(from_ns, 0) AS joined, later, hang_thread(pid, from_ns) AS thread, hang_call(call) AS call,
+SELECT greatest(from_ns, 0) AS joined, later, hang_thread(pid, from_ns) AS thread,
+    hang_call(call) AS call,
+    
     CASE WHEN known NOT IN ('frozen', 'nothing') THEN hang_thread(holder, from_ns) END
         AS waits_for, depth, ns AS lasted, root
 FROM collateral ORDER BY root, from_ns, id;
 
 -- picture
-SELECT greatest(from_ns, 0) AS from_ns, greatest(to_ns, 0) AS to_ns, hang_thread(pid, from_ns) AS thread, root
+SELECT greatest(from_ns, 0) AS from_ns, greatest(to_ns, 0) AS to_ns,
+    hang_thread(pid, from_ns) AS thread, root
 FROM (FROM collateral ORDER BY ns DESC, id LIMIT 400) ORDER BY root, from_ns, pid;
 
 -- finding

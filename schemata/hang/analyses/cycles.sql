@@ -16,7 +16,8 @@
 -- empty: no threads waited for each other in a circle
 
 CREATE TEMP TABLE cycles AS
-SELECT c.id, greatest(c.from_ns, 0) AS since, c.to_ns - c.from_ns AS lasted, bool_and(l.open) AS open,
+SELECT c.id, greatest(c.from_ns, 0) AS since, c.to_ns - c.from_ns AS lasted,
+    bool_and(l.open) AS open,
     string_agg(hang_thread(l.pid, c.from_ns), ' -> ' ORDER BY n) AS threads,
     string_agg(hang_lock(l.lock, l.kind), ' -> ' ORDER BY n) AS locks,
     string_agg(coalesce(l.site, '?'), ' -> ' ORDER BY n) AS functions,

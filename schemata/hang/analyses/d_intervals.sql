@@ -32,7 +32,8 @@ SELECT program, site, sleeps, slept, p[1] AS p50, p[2] AS p99, max, open FROM d_
 ORDER BY slept DESC, program, site;
 
 -- picture
-SELECT greatest(from_ns, 0) AS from_ns, greatest(to_ns, 0) AS to_ns, hang_thread(pid, from_ns) AS thread,
+SELECT greatest(from_ns, 0) AS from_ns, greatest(to_ns, 0) AS to_ns,
+    hang_thread(pid, from_ns) AS thread,
     hang_kind(state) || CASE WHEN open THEN ', still asleep' ELSE '' END AS state
 FROM (FROM hang_long ORDER BY ns DESC, id LIMIT 400) ORDER BY from_ns, pid;
 

@@ -27,8 +27,10 @@ SELECT l.*, min(h.time) AS reported FROM hang_long AS l LEFT JOIN HANG AS h
 WHERE l.ns >= t.ns OR h.pid IS NOT NULL GROUP BY ALL;
 
 -- table
-SELECT hang_thread(pid, from_ns) AS thread, hang_kind(state) AS state, greatest(from_ns, 0) AS since,
-    CASE WHEN from_ns < 0 THEN -from_ns END AS before, ns AS lasted, open, hang_call(call) AS call, functions, hang_lock(lock, kind) AS lock,
+SELECT hang_thread(pid, from_ns) AS thread, hang_kind(state) AS state,
+    greatest(from_ns, 0) AS since,
+    CASE WHEN from_ns < 0 THEN -from_ns END AS before, ns AS lasted, open,
+    hang_call(call) AS call, functions, hang_lock(lock, kind) AS lock,
     CASE WHEN holder > 0 AND known <> 'nothing' THEN hang_thread(holder, from_ns) END AS holder,
     CASE WHEN reported >= 0 THEN reported END AS reported
 FROM stuck ORDER BY from_ns, pid;

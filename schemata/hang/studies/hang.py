@@ -6,6 +6,7 @@ it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import shutil
 from collections.abc import Iterator
@@ -87,18 +88,23 @@ def arms(plan: Plan) -> list[Arm]:
 @contextlib.contextmanager
 def detector(timeout: int) -> Iterator[bool]:
     """The kernel's own, with so many seconds; false if there is none. What was set is restored."""
-    before: dict[Path, str] = {}
     wanted = {"hung_task_timeout_secs": timeout, "hung_task_warnings": 1000}
-    try:
-        for name, value in wanted.items():
-            path = SETTINGS / name
-            if path.exists():
+    if not all((SETTINGS / name).exists() for name in wanted):
+        yield False
+        return
+    before: dict[Path, str] = {}
+    # Who else changes them waits.
+    with (SETTINGS / "hung_task_timeout_secs").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            for name, value in wanted.items():
+                path = SETTINGS / name
                 before[path] = path.read_text()
                 path.write_text(str(value))
-        yield bool(before)
-    finally:
-        for path, text in before.items():
-            path.write_text(text)
+            yield True
+        finally:
+            for path, text in before.items():
+                path.write_text(text)
 
 
 @dataclass
