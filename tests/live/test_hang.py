@@ -4,13 +4,10 @@ kernel's own detector say of them, and nothing of threads that do not.
 """
 
 import contextlib
-import json
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from disturbed import disturbed
-from oracles import Log, Stolen
+from oracles import Log, Stolen, answers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemata/hang/hang.klogger"
@@ -67,20 +64,6 @@ def workload(environment, monkeypatch):
     """Its command line; the program is compiled already."""
     monkeypatch.setenv("WORKLOAD_PROGRAM", environment["WORKLOAD_PROGRAM"])
     return lambda what, seconds: [WORKLOAD, str(seconds), what]
-
-
-def answers(recorder, path) -> dict:
-    words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
-    env = {
-        **os.environ,
-        "KLOGGER": str(recorder.klogger),
-        "KLOGGER_SCHEMATA": str(SCHEMA.parents[1]),
-    }
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["analyses"]
-    assert [one["name"] for one in found if one["status"] == "failed"] == []
-    return {one["name"]: one["table"] for one in found}
 
 
 @contextlib.contextmanager
@@ -139,7 +122,7 @@ def test_a_frozen_file_system(recorder, workload):
         assert before <= began + log.start_ns <= thread.since
         assert ended + log.start_ns >= thawed
         before = thread.since
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert tables["cycles"] == []
     named = {name: f"{name}[{thread.tid}]" for name, thread in threads.items()}
     assert [row["thread"] for row in tables["stuck"]] == list(named.values())
@@ -181,7 +164,7 @@ def test_what_the_kernel_reports_is_stuck(recorder, workload):
     assert hung == said & ours
     # SIGKILL ends the waits of the last two: these it does not report.
     assert hung <= {threads[name].tid for name in NAMES[:3]}
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     stuck = {int(re.search(r"\[(\d+)\]$", row["thread"])[1]) for row in tables["stuck"]}
     assert hung <= stuck == ours
     if len(hung) < 3:
@@ -247,7 +230,7 @@ def test_who_sleeps_already_is_found(recorder, workload, tmp_path):
         thread = threads[re.search(r" pid=(\w+)\[", line)[1]]
         frames = re.search(r"frames=\[([^\]]*)\]", line)[1].split(",")
         assert [f.split("+")[0] for f in frames if f != "0x0"] == thread.stack[:16]
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert tables["cycles"] == []
     assert len(tables["stuck"]) == len(NAMES)
     assert all(row["open"] and row["before"] > 0 for row in tables["stuck"])
@@ -266,7 +249,7 @@ def test_who_waits_for_a_child_is_slow_and_not_dead_locked(recorder, workload):
     done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("vfork", 1))
     assert done.code == 0, done.err
     parent = threads_of(done.out)["parent"]
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     (row,) = [r for r in tables["stuck"] if r["thread"] == f"parent[{parent.tid}]"]
     assert (row["state"], row["call"], row["lock"]) == ("killable", "vfork", None)
     assert tables["cycles"] == [] and tables["waits_for"] == []
@@ -284,7 +267,7 @@ def test_who_only_works_is_not_stuck(recorder, workload):
     assert 0 < slept <= switches
     # The kernel leaves out a switch now and then.
     assert 0.98 * slept - 2 <= log.count("runs", f"pid = {tid}") <= slept
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert tables["cycles"] == []
     if tables["stuck"]:
         devices = {row["root"] for row in tables["causes"] if row["kind"] == "device"}
@@ -327,7 +310,7 @@ def test_who_is_frozen_on_purpose_is_told_apart(recorder, tmp_path):
         assert done.code == 0, done.err
     finally:
         subprocess.run(["umount", folder], check=True)
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     thread = f"sh[{int(done.out)}]"
     assert [row["state"] for row in tables["stuck"] if row["thread"] == thread] == ["frozen"]
     assert [row["threads"] for row in tables["causes"] if row["kind"] == "freezer"] == [1]
