@@ -28,8 +28,11 @@ def user_locks(tmp_path_factory) -> Path:
     return program
 
 
-def recorded(recorder, program: Path, what: str) -> tuple[Log, list[str]]:
-    done, path = recorder.run("-s", FUTEX, "-s", MUTEX, "--", program, what)
+def recorded(recorder, program: Path, what: str, *first: Path) -> tuple[Log, list[str]]:
+    """Recorded with both schemata, `futex` first unless told."""
+    schemata = dict.fromkeys([*first, FUTEX, MUTEX])
+    words = [word for schema in schemata for word in ("-s", schema)]
+    done, path = recorder.run(*words, "--", program, what)
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
     assert all(log.lost(event) == 0 for event in ("USED", "WAIT", "WAITED", "WOKE"))
@@ -47,8 +50,9 @@ def test_each_operation_is_counted(recorder, user_locks):
 
 
 @pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
-def test_waits_are_those_of_the_kernel(recorder, user_locks):
-    log, (address, *_) = recorded(recorder, user_locks, "guilty")
+@pytest.mark.parametrize("first", [FUTEX, MUTEX], ids=lambda schema: schema.stem)
+def test_waits_are_those_of_the_kernel(recorder, user_locks, first):
+    log, (address, *_) = recorded(recorder, user_locks, "guilty", first)
     guilty = int(address, 16)
     # Sixteen mutexes of 80 bytes, of which this is the twelfth.
     mine = f"lock BETWEEN {guilty - 11 * 80} AND {guilty + 4 * 80} AND"
