@@ -3,6 +3,7 @@
 those that the schema `futex` logs.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -79,3 +80,14 @@ def test_conditions_are_counted(recorder, user_locks):
     # Each thread waits once in each round, but for a turn that was its own already.
     assert int(rounds) <= asleep <= waits
     assert log.one("SELECT count(DISTINCT lock) FROM USED WHERE kind = 1") == 1
+
+
+def test_waits_for_a_semaphore_behind_a_mutex_are_not_its_own(recorder, user_locks):
+    log, (address, error) = recorded(recorder, user_locks, "behind")
+    lock = int(address, 16)
+    assert int(error) == errno.EOWNERDEAD
+    # The mutex was got from a thread that had ended: that try has not failed.
+    sums = "sum(takes), sum(drops), sum(tries), sum(failed), sum(waits), sum(wakes)"
+    assert log.rows(f"SELECT {sums} FROM USED WHERE lock = {lock}") == [(14, 14, 1, 0, 0, 0)]
+    # On a busy machine a wait may find that its time is over, and does not ask the kernel.
+    assert log.one(f"SELECT count(*) FROM WAIT WHERE lock BETWEEN {lock + 8} AND {lock + 47}") > 0
