@@ -9,12 +9,14 @@ import dataclasses
 import json
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 NEVER = 1 << 62
+SCHEMATA = Path(__file__).resolve().parents[1] / "schemata"
 
 
 class Log:
@@ -53,6 +55,19 @@ class Log:
     def events(self) -> list[str]:
         """The events of this log."""
         return [name for (name,) in self.rows("SELECT name FROM event")]
+
+
+def answers(klogger: Path, path: Path, *options: str) -> dict[str, list[dict]]:
+    """What `klogger report` answers about a log, with the analyses of this checkout: the rows of
+    each one's table, by its name; each row by its columns.
+    """
+    words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json", *options]
+    env = {**os.environ, "KLOGGER": str(klogger), "KLOGGER_SCHEMATA": str(SCHEMATA)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["analyses"]
+    assert [one["name"] for one in found if one["status"] == "failed"] == []
+    return {one["name"]: one["table"] for one in found}
 
 
 class Stolen:

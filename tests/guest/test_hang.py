@@ -3,17 +3,13 @@
 and the crash of a program that has mapped a display's memory, which hung in 2002.
 """
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 from boots import BPF, Case
 from kernels import HERE, headers, run
-from oracles import Log
+from oracles import Log, answers
 
 SOURCE = HERE / "hang"
 SCRIPT = r"""
@@ -52,13 +48,18 @@ def built(request):
     def build(made):
         work = made / "work"
         shutil.copytree(SOURCE, work)
-        said = run(["make", "-C", tree, f"M={work}", "W=1", "modules"], work, whole=True)
+        said = run(
+            ["make", "-C", tree, f"M={work}", "W=1", "modules"], work, whole=True
+        )
         assert "warning" not in said, said
         for module in work.glob("*.ko"):
             run(["strip", "--strip-debug", module], work)
             shutil.copy(module, made)
         program = made / "crash_mapped"
-        run(["cc", "-O1", "-Wall", "-static", "-o", program, work / "crash_mapped.c"], work)
+        run(
+            ["cc", "-O1", "-Wall", "-static", "-o", program, work / "crash_mapped.c"],
+            work,
+        )
         shutil.rmtree(work)
 
     return request.getfixturevalue("once")("hang", build)
@@ -77,18 +78,6 @@ def recorded(boots):
     return boots.case("hang")
 
 
-def tables(klogger, log) -> dict:
-    words = [sys.executable, "-m", "klogger.cli.report", log, "--format", "json"]
-    env = {
-        **os.environ,
-        "KLOGGER": str(klogger),
-        "KLOGGER_SCHEMATA": str(HERE.parents[1] / "schemata"),
-    }
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    return {one["name"]: one["table"] for one in json.loads(done.stdout)["analyses"]}
-
-
 def planted(recorded) -> dict:
     """Of each of the module's threads its id, its state, and the functions of its stack."""
     lines = [line.split() for line in (recorded / "stacks").read_text().splitlines()]
@@ -97,10 +86,13 @@ def planted(recorded) -> dict:
 
 def test_the_dead_lock_of_two_kernel_threads(recorded, klogger):
     log = Log(klogger, recorded / "opposite.klog")
-    assert log.rows("SELECT event, text FROM ledger WHERE key = 'probe_not_attached'") == []
+    assert (
+        log.rows("SELECT event, text FROM ledger WHERE key = 'probe_not_attached'")
+        == []
+    )
     threads = planted(recorded)
     assert {state for _, state, _ in threads.values()} == {"D"}
-    (cycle,) = tables(klogger, recorded / "opposite.klog")["cycles"]
+    (cycle,) = answers(klogger, recorded / "opposite.klog")["cycles"]
     names = {f"{name}[{pid}]" for name, (pid, _, _) in threads.items()}
     assert len(names) == 2
     assert set(cycle["threads"].split(" -> ")) == names
@@ -113,9 +105,15 @@ def test_the_dead_lock_of_two_kernel_threads(recorded, klogger):
 
 def test_the_threads_are_found_asleep_with_their_stacks(recorded, klogger):
     log = Log(klogger, recorded / "opposite.klog")
-    addresses = dict(log.rows("SELECT address, name FROM symbol")) if "symbol" in log.tables else {}
+    addresses = (
+        dict(log.rows("SELECT address, name FROM symbol"))
+        if "symbol" in log.tables
+        else {}
+    )
     for pid, _, stack in planted(recorded).values():
-        (found,) = log.rows(f"SELECT frames, state, call FROM found WHERE pid = {pid} AND last")
+        (found,) = log.rows(
+            f"SELECT frames, state, call FROM found WHERE pid = {pid} AND last"
+        )
         assert found[1:] == (0x102, -1)
         assert len([frame for frame in found[0] if frame]) == len(stack), addresses
         # As the kernel prints it, without the functions of the scheduler and of locks.
@@ -137,7 +135,7 @@ def test_a_crash_with_a_mapped_display_does_not_hang(recorded, klogger):
     # I/O, and not to be dumped.
     assert {"rd", "wr", "sh", "io", "pf", "dd"} <= set(flags)
     assert int((recorded / "core_size").read_text()) > 4096
-    answers = tables(klogger, recorded / "crash.klog")
+    answers = answers(klogger, recorded / "crash.klog")
     assert answers["cycles"] == []
     # Nobody still slept when it had crashed; while the core is written, it may sleep for the disk.
     assert sum(row["open"] for row in answers["d_intervals"]) == 0

@@ -3,17 +3,15 @@
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from oracles import Log
+from oracles import Log, answers
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/files/files.klogger"
 # Calls and their results, by event; of calls that have two events, one.
@@ -29,19 +27,6 @@ CALLS = " UNION ALL ".join(
 def words_of(line: str) -> tuple[str, int, int]:
     call, error, times = line.split()
     return call, int(error), int(times)
-
-
-def answers(recorder, path) -> dict:
-    """The rows of each analysis, by its name; each row by its columns."""
-    words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
-    env = {
-        **os.environ,
-        "KLOGGER": str(recorder.klogger),
-        "KLOGGER_SCHEMATA": str(SCHEMA.parents[1]),
-    }
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    return {one["name"]: one["table"] for one in json.loads(done.stdout)["analyses"]}
 
 
 class Planted:
@@ -156,7 +141,7 @@ def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
 ):
     done, path = recorder.run("-s", SCHEMA, "--", workloads / "passed_files", tmp_path)
     assert done.code == 0, done.err
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert of_path(tables, tmp_path / "file", "written") == int(done.out)
     assert of_path(tables, tmp_path / "file", "read") == 1
     assert of_path(tables, tmp_path / "file", "opens") == 2
@@ -196,7 +181,7 @@ def test_the_loader_maps_what_ldd_lists(recorder, tmp_path):
         "-s", SCHEMA, "--", "env", f"LD_LIBRARY_PATH={tmp_path}", program, tmp_path
     )
     assert done.code == 0, done.err
-    rows = [row for row in answers(recorder, path)["loader"] if row["program"] == "ls"]
+    rows = [row for row in answers(recorder.klogger, path)["loader"] if row["program"] == "ls"]
     found = {row["object"]: row for row in rows if row["maps"]}
     libraries = set(found) - {"/etc/ld.so.cache"}
     assert {os.path.realpath(name) for name in libraries} == set(map(os.path.realpath, wanted))
@@ -229,7 +214,7 @@ def test_requests_of_io_uring_are_calls_with_their_file(recorder, workloads, tmp
     assert done.code == 0, done.err
     planted = {call: (int(times), int(size)) for call, times, size in
                map(str.split, done.out.splitlines())}  # fmt: skip
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     found = {
         row["call"].removeprefix("io_uring:"): (row["calls"], row["bytes"])
         for row in tables["calls"] if row["call"].startswith("io_uring:")
@@ -270,7 +255,7 @@ print(len(os.listdir("{tmp_path}")))
     python = Path("/proc/self/exe").resolve()
     done, path = recorder.run("-s", SCHEMA, "--", python, "-I", tmp_path / "script.py")
     assert done.code == 0, done.err
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
 
     def rows(name, **wanted):
         found = [

@@ -3,14 +3,11 @@
 getrusage() counts, and none where a lock is free.
 """
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from oracles import Log
+from oracles import Log, answers
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/futex/futex.klogger"
 CPUS = os.cpu_count() or 1
@@ -32,14 +29,7 @@ class Locks:
         self.klogger, self.path = recorder.klogger, path
 
     def tables(self) -> dict:
-        words = [sys.executable, "-m", "klogger.cli.report", self.path, "--format", "json"]
-        env = {
-            **os.environ,
-            "KLOGGER": str(self.klogger),
-            "KLOGGER_SCHEMATA": str(SCHEMA.parents[1]),
-        }
-        done = subprocess.run(words, capture_output=True, text=True, check=True, env=env)
-        return {one["name"]: one["table"] for one in json.loads(done.stdout)["analyses"]}
+        return answers(self.klogger, self.path)
 
 
 def test_a_free_lock_is_not_seen(recorder, workloads):

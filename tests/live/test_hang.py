@@ -5,13 +5,10 @@ kernel's own detector say of them, and nothing of threads that do not.
 
 import contextlib
 import fcntl
-import json
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from disturbed import disturbed
-from oracles import Log, Stolen
+from oracles import Log, Stolen, answers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemata/hang/hang.klogger"
@@ -53,9 +50,19 @@ def threads_of(text: str) -> dict[str, Hung]:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     program = tmp_path_factory.mktemp("hang") / "program"
-    command = ["cc", "-O1", "-Wall", "-pthread", "-o", program, WORKLOAD.parent / "workload.c"]
+    command = [
+        "cc",
+        "-O1",
+        "-Wall",
+        "-pthread",
+        "-o",
+        program,
+        WORKLOAD.parent / "workload.c",
+    ]
     subprocess.run(command, check=True)
-    missing = [name for name in ("mkfs.ext4", "fsfreeze", "mount") if not shutil.which(name)]
+    missing = [
+        name for name in ("mkfs.ext4", "fsfreeze", "mount") if not shutil.which(name)
+    ]
     if missing:
         pytest.skip(f"{', '.join(missing)} is missing")
     if not Path("/dev/loop-control").exists():
@@ -68,20 +75,6 @@ def workload(environment, monkeypatch):
     """Its command line; the program is compiled already."""
     monkeypatch.setenv("WORKLOAD_PROGRAM", environment["WORKLOAD_PROGRAM"])
     return lambda what, seconds: [WORKLOAD, str(seconds), what]
-
-
-def answers(recorder, path) -> dict:
-    words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
-    env = {
-        **os.environ,
-        "KLOGGER": str(recorder.klogger),
-        "KLOGGER_SCHEMATA": str(SCHEMA.parents[1]),
-    }
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["analyses"]
-    assert [one["name"] for one in found if one["status"] == "failed"] == []
-    return {one["name"]: one["table"] for one in found}
 
 
 @contextlib.contextmanager
@@ -115,12 +108,19 @@ def check_stack(logged: list[str], proc: list[str]) -> None:
 def check_ends(log: Log, threads: dict[str, Hung]) -> None:
     """No verdict if the kernel has not reported the switch to one of them when it went on."""
     for name, thread in threads.items():
-        if log.count("runs", f"pid = {thread.tid} AND time + {log.start_ns} > {thread.since}") == 0:
+        if (
+            log.count(
+                "runs", f"pid = {thread.tid} AND time + {log.start_ns} > {thread.since}"
+            )
+            == 0
+        ):
             disturbed(f"the kernel left out the switch to {name}")
 
 
 def test_a_frozen_file_system(recorder, workload):
-    done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 2))
+    done, path = recorder.run(
+        "-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 2)
+    )
     assert done.code == 0, done.err
     threads = threads_of(done.out)
     frozen, thawed = map(int, done.out.split("freeze ")[1].split())
@@ -142,7 +142,7 @@ def test_a_frozen_file_system(recorder, workload):
         assert before <= began + log.start_ns <= thread.since
         assert ended + log.start_ns >= thawed
         before = thread.since
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert tables["cycles"] == []
     named = {name: f"{name}[{thread.tid}]" for name, thread in threads.items()}
     assert [row["thread"] for row in tables["stuck"]] == list(named.values())
@@ -152,7 +152,9 @@ def test_a_frozen_file_system(recorder, workload):
         (named[name], 0 if name in NAMES[:3] else 1) for name in NAMES
     ]
     assert {row["root"] for row in tables["collateral"]} == {cause["root"]}
-    waits = {row["waiter"]: (row["holder"], row["known"]) for row in tables["waits_for"]}
+    waits = {
+        row["waiter"]: (row["holder"], row["known"]) for row in tables["waits_for"]
+    }
     by_memory = (named["memory"], "sleeping reader")
     assert waits[named["mapper"]] == waits[named["reader"]] == by_memory
     assert all(waits[named[name]][1].startswith("it froze") for name in NAMES[:3])
@@ -162,7 +164,9 @@ def reported(since: str) -> set[int]:
     """Threads that the kernel's own messages name, after the line `since`."""
     text = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
     text = text.split(since)[-1]
-    return {int(tid) for tid in re.findall(r"task \S+:(\d+) blocked for more than", text)}
+    return {
+        int(tid) for tid in re.findall(r"task \S+:(\d+) blocked for more than", text)
+    }
 
 
 def test_what_the_kernel_reports_is_stuck(recorder, workload):
@@ -172,7 +176,9 @@ def test_what_the_kernel_reports_is_stuck(recorder, workload):
     Path("/dev/kmsg").write_text(mark + "\n")
     # Each thread is reported within 2 to 4 s of its sleep.
     with settings(hung_task_timeout_secs=2, hung_task_warnings=1000):
-        done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 7))
+        done, path = recorder.run(
+            "-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 7)
+        )
         assert done.code == 0, done.err
         said = reported(mark)
     threads = threads_of(done.out)
@@ -184,7 +190,7 @@ def test_what_the_kernel_reports_is_stuck(recorder, workload):
     assert hung == said & ours
     # SIGKILL ends the waits of the last two: these it does not report.
     assert hung <= {threads[name].tid for name in NAMES[:3]}
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     stuck = {int(re.search(r"\[(\d+)\]$", row["thread"])[1]) for row in tables["stuck"]}
     assert hung <= stuck == ours
     if len(hung) < 3:
@@ -204,7 +210,9 @@ def frozen(workload, folder):
         )
     try:
         end = time.monotonic() + 100
-        while len(threads_of(out.read_text())) < len(NAMES) or not out.read_text().endswith("\n"):
+        while len(threads_of(out.read_text())) < len(
+            NAMES
+        ) or not out.read_text().endswith("\n"):
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.05)
         yield threads_of(out.read_text())
@@ -250,13 +258,15 @@ def test_who_sleeps_already_is_found(recorder, workload, tmp_path):
         thread = threads[re.search(r" pid=(\w+)\[", line)[1]]
         frames = re.search(r"frames=\[([^\]]*)\]", line)[1].split(",")
         assert [f.split("+")[0] for f in frames if f != "0x0"] == thread.stack[:16]
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert tables["cycles"] == []
     assert len(tables["stuck"]) == len(NAMES)
     assert all(row["open"] and row["before"] > 0 for row in tables["stuck"])
     (cause,) = [row for row in tables["causes"] if row["kind"] == "frozen file system"]
     assert (cause["threads"], cause["open"]) == (3, 3)
-    assert {row["comm"] for row in table(log, "process", f"pid = {process}")} == {"victim"}
+    assert {row["comm"] for row in table(log, "process", f"pid = {process}")} == {
+        "victim"
+    }
 
 
 def table(log: Log, name: str, where: str) -> list[dict]:
@@ -266,10 +276,12 @@ def table(log: Log, name: str, where: str) -> list[dict]:
 
 
 def test_who_waits_for_a_child_is_slow_and_not_dead_locked(recorder, workload):
-    done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("vfork", 1))
+    done, path = recorder.run(
+        "-s", SCHEMA, "--set", "stuck=1s", "--", *workload("vfork", 1)
+    )
     assert done.code == 0, done.err
     parent = threads_of(done.out)["parent"]
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     (row,) = [r for r in tables["stuck"] if r["thread"] == f"parent[{parent.tid}]"]
     assert (row["state"], row["call"], row["lock"]) == ("killable", "vfork", None)
     assert tables["cycles"] == [] and tables["waits_for"] == []
@@ -287,7 +299,7 @@ def test_who_only_works_is_not_stuck(recorder, workload):
     assert 0 < slept <= switches
     # The kernel leaves out a switch now and then.
     assert 0.98 * slept - 2 <= log.count("runs", f"pid = {tid}") <= slept
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     assert tables["cycles"] == []
     if tables["stuck"]:
         devices = {row["root"] for row in tables["causes"] if row["kind"] == "device"}
@@ -330,8 +342,12 @@ def test_who_is_frozen_on_purpose_is_told_apart(recorder, tmp_path):
         assert done.code == 0, done.err
     finally:
         subprocess.run(["umount", folder], check=True)
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path)
     thread = f"sh[{int(done.out)}]"
-    assert [row["state"] for row in tables["stuck"] if row["thread"] == thread] == ["frozen"]
-    assert [row["threads"] for row in tables["causes"] if row["kind"] == "freezer"] == [1]
+    assert [row["state"] for row in tables["stuck"] if row["thread"] == thread] == [
+        "frozen"
+    ]
+    assert [row["threads"] for row in tables["causes"] if row["kind"] == "freezer"] == [
+        1
+    ]
     assert tables["cycles"] == []

@@ -3,7 +3,6 @@
 connector and taskstats report.
 """
 
-import json
 import os
 import select
 import signal
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 from disturbed import disturbed
 from nightly import scaled
-from oracles import Log
+from oracles import Log, answers
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemata/lifecycle/lifecycle.klogger"
@@ -160,13 +159,6 @@ def lives(recorder, workloads):
     return Log(recorder.klogger, path), told, (connector, taskstats), path
 
 
-def tables_of(klogger: Path, path: Path) -> dict:
-    words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
-    env = {**os.environ, "KLOGGER": str(klogger), "KLOGGER_SCHEMATA": str(SCHEMA.parents[1])}
-    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300, env=env)
-    return {one["name"]: one["table"] for one in json.loads(said.stdout)["analyses"]}
-
-
 def whole(log: Log):
     assert all(log.lost(event) == 0 for event in log.events())
 
@@ -206,7 +198,7 @@ def test_crashes_are_those_that_were_planted(lives, recorder):
         WHERE d.tgid = {segv} AND d.sig = 11
     """)
     assert where == [(0x10, "planted_crash")]
-    tables = tables_of(recorder.klogger, path)
+    tables = answers(recorder.klogger, path)
     found = {row["pid"]: row["signal"] for row in tables["crashes"]}
     (killed,) = [pid for what, pid, _ in told if what == "killed"]
     names = {11: "SIGSEGV", 6: "SIGABRT", 8: "SIGFPE"}
@@ -319,7 +311,7 @@ def test_stops_are_as_long_as_by_the_programs_clock(recorder, workloads):
     assert sum(row[5] for row in attached) >= 0.99 * ns
     traced = log.rows("SELECT pid, tracer, request, result FROM TRACED ORDER BY time")
     assert traced == [(pid, me, request, 0) for request in (16, 17)] * 17
-    table = {(row["pid"], row["why"]): row for row in tables_of(recorder.klogger, path)["stops"]}
+    table = {(row["pid"], row["why"]): row for row in answers(recorder.klogger, path)["stops"]}
     assert table[told["stopped"][0], "stopped"]["stops"] == 3 * 13
     assert table[pid, "traced"]["stopped"] == sum(row[5] for row in attached)
 
@@ -333,7 +325,7 @@ def test_the_story_has_events_of_all_schemata(recorder, workloads, tmp_path):
         "-s", SCHEMA, "-s", FILES, "--", "sh", "-c", command, planted, workloads / "lives"
     )
     assert done.code == 0, done.err
-    story = tables_of(recorder.klogger, path)["story"]
+    story = answers(recorder.klogger, path)["story"]
     crashes = {}
     for row in story:
         crashes.setdefault(row["crash"], []).append(row)
@@ -358,7 +350,7 @@ def test_the_tree_has_the_ancestors_of_what_began(recorder):
         os.killpg(made.pid, signal.SIGKILL)
         made.wait()
     assert done.code == 0, done.err
-    tree = [row["process"] for row in tables_of(recorder.klogger, path)["tree"]]
+    tree = [row["process"] for row in answers(recorder.klogger, path)["tree"]]
     depths = {line.strip().rsplit("[", 1)[1]: len(line) - len(line.lstrip()) for line in tree}
     lines = [line.strip().rsplit("[", 1)[1] for line in tree]
     ours, theirs = f"{os.getpid()}]", f"{made.pid}]"

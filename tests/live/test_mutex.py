@@ -3,6 +3,7 @@
 those that the schema `futex` logs.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -28,8 +29,11 @@ def user_locks(tmp_path_factory) -> Path:
     return program
 
 
-def recorded(recorder, program: Path, what: str) -> tuple[Log, list[str]]:
-    done, path = recorder.run("-s", FUTEX, "-s", MUTEX, "--", program, what)
+def recorded(recorder, program: Path, what: str, *first: Path) -> tuple[Log, list[str]]:
+    """Recorded with both schemata, `futex` first unless told."""
+    schemata = dict.fromkeys([*first, FUTEX, MUTEX])
+    words = [word for schema in schemata for word in ("-s", schema)]
+    done, path = recorder.run(*words, "--", program, what)
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
     assert all(log.lost(event) == 0 for event in ("USED", "WAIT", "WAITED", "WOKE"))
@@ -47,8 +51,9 @@ def test_each_operation_is_counted(recorder, user_locks):
 
 
 @pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
-def test_waits_are_those_of_the_kernel(recorder, user_locks):
-    log, (address, *_) = recorded(recorder, user_locks, "guilty")
+@pytest.mark.parametrize("first", [FUTEX, MUTEX], ids=lambda schema: schema.stem)
+def test_waits_are_those_of_the_kernel(recorder, user_locks, first):
+    log, (address, *_) = recorded(recorder, user_locks, "guilty", first)
     guilty = int(address, 16)
     # Sixteen mutexes of 80 bytes, of which this is the twelfth.
     mine = f"lock BETWEEN {guilty - 11 * 80} AND {guilty + 4 * 80} AND"
@@ -75,3 +80,14 @@ def test_conditions_are_counted(recorder, user_locks):
     # Each thread waits once in each round, but for a turn that was its own already.
     assert int(rounds) <= asleep <= waits
     assert log.one("SELECT count(DISTINCT lock) FROM USED WHERE kind = 1") == 1
+
+
+def test_waits_for_a_semaphore_behind_a_mutex_are_not_its_own(recorder, user_locks):
+    log, (address, error) = recorded(recorder, user_locks, "behind")
+    lock = int(address, 16)
+    assert int(error) == errno.EOWNERDEAD
+    # The mutex was got from a thread that had ended: that try has not failed.
+    sums = "sum(takes), sum(drops), sum(tries), sum(failed), sum(waits), sum(wakes)"
+    assert log.rows(f"SELECT {sums} FROM USED WHERE lock = {lock}") == [(14, 14, 1, 0, 0, 0)]
+    # On a busy machine a wait may find that its time is over, and does not ask the kernel.
+    assert log.one(f"SELECT count(*) FROM WAIT WHERE lock BETWEEN {lock + 8} AND {lock + 47}") > 0

@@ -5,7 +5,6 @@ in the twins that do the same job properly.
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from disturbed import Quiet
-from oracles import Log
+from oracles import Log, answers
 
 HERE = Path(__file__).resolve().parent
 SCHEMATA = HERE.parents[1] / "schemata"
 STUDY = SCHEMATA / "useless" / "studies"
 # With lifecycle and overruns, so that all rules have an answer.
 RECORDED = ("files", "useless", "lifecycle", "overruns")
+ASKED = ("--analysis", "findings", "--analysis", "rules")
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +47,6 @@ def words(recorder, tmp_path):
     return words
 
 
-def answers(recorder, path) -> dict:
-    words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
-    words += ["--analysis", "findings", "--analysis", "rules"]
-    env = {**os.environ, "KLOGGER": str(recorder.klogger), "KLOGGER_SCHEMATA": str(SCHEMATA)}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    return {one["name"]: one["table"] for one in json.loads(done.stdout)["analyses"]}
-
-
 def test_the_zoo(recorder, score, words):
     schemata = [word for name in RECORDED for word in ("-s", SCHEMATA / name)]
     with Quiet() as quiet:
@@ -64,7 +55,7 @@ def test_the_zoo(recorder, score, words):
     log = Log(recorder.klogger, path)
     assert all(log.lost(event) == 0 for event in ("LOOK", "NAMED", "READ", "WRITE", "TIMED_WAKE"))
     zoo = [json.loads(line) for line in done.out.splitlines()]
-    tables = answers(recorder, path)
+    tables = answers(recorder.klogger, path, *ASKED)
     found = tables["findings"]
     made = score.scores(zoo, found)
     # Whatever the clock says.
@@ -96,7 +87,7 @@ def test_what_is_not_recorded_is_said(recorder):
     schemata = ["-s", SCHEMATA / "files", "-s", SCHEMATA / "useless"]
     done, path = recorder.run(*schemata, "--", "true")
     assert done.code == 0, done.err
-    rules = {one["rule"]: one["answer"] for one in answers(recorder, path)["rules"]}
+    rules = {one["rule"]: one["answer"] for one in answers(recorder.klogger, path, *ASKED)["rules"]}
     assert rules["D18"] == "not recorded: add --set kernel_timers=true"
     assert rules["D21"].startswith("no marks")
     assert rules["D22"].startswith("not recorded: add -s lifecycle")

@@ -21,12 +21,16 @@
  *                                   for a mutex with priority inheritance, and then for one
  *                                   without: "inversion ADDRESS WAITED_NS ADDRESS WAITED_NS";
  *                                   "refused" without the right to such priorities
+ *   user_locks behind               tries a robust mutex whose holder has ended, and gets it; then
+ *                                   13 times uses it, and waits for a semaphore that lies behind
+ *                                   it: "behind ADDRESS ERROR", which the first try returned
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +48,7 @@
 #define CALLS 101
 #define MOVES 7
 #define INVERSIONS 11
+#define BEHIND 13
 /* Since Linux 6.7; their numbers are the same everywhere. */
 #define CALL_WAKE 454
 #define CALL_WAIT 455
@@ -366,6 +371,46 @@ static void invert(void)
     printf("inversion %p %llu %p %llu\n", (void *)&lent, waited[0], (void *)&kept, waited[1]);
 }
 
+static struct {
+    pthread_mutex_t mutex;
+    sem_t never;
+} both;
+
+static void *leave_locked(void *unused)
+{
+    pthread_mutex_lock(&both.mutex);
+    return unused;
+}
+
+static void wait_behind(void)
+{
+    pthread_mutexattr_t attributes;
+    struct timespec until;
+    pthread_t thread;
+    int error;
+
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&both.mutex, &attributes);
+    sem_init(&both.never, 0, 0);
+    pthread_create(&thread, NULL, leave_locked, NULL);
+    pthread_join(thread, NULL);
+    error = pthread_mutex_trylock(&both.mutex);
+    pthread_mutex_consistent(&both.mutex);
+    pthread_mutex_unlock(&both.mutex);
+    for (int i = 0; i < BEHIND; i++) {
+        pthread_mutex_lock(&both.mutex);
+        pthread_mutex_unlock(&both.mutex);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 5000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        while (sem_timedwait(&both.never, &until) && errno == EINTR)
+            ;
+    }
+    printf("behind %p %d\n", (void *)&both.mutex, error);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc == 2 ? argv[1] : "";
@@ -390,9 +435,11 @@ int main(int argc, char **argv)
         be_of_no_use();
     } else if (!strcmp(what, "inversion")) {
         invert();
+    } else if (!strcmp(what, "behind")) {
+        wait_behind();
     } else {
         fprintf(stderr, "usage: user_locks free|guilty|pingpong|pi|deadlock|calls|vain|"
-                        "inversion\n");
+                        "inversion|behind\n");
         return 2;
     }
     return 0;

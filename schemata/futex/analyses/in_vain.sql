@@ -39,7 +39,7 @@ WITH spurious AS (
     FROM klogger.broken('in_vain_next', ['WAIT', 'WAITED', 'WOKE']) WHERE NOT broken
     GROUP BY tgid, lock
 )
-SELECT tgid, lock, any_value(pid) AS pid, max(time) AS time, mode(s.site) FILTER (waits) AS site,
+SELECT tgid, lock, max(time) AS time, mode(s.site) FILTER (waits) AS site,
     count(*) FILTER (waits) AS waits, coalesce(any_value(spurious), 0) AS spurious,
     count(*) FILTER (waits AND result = -11) AS again,
     count(*) FILTER (waits AND result = -110) AS timeouts,
@@ -50,7 +50,7 @@ LEFT JOIN futex_site AS s ON s.id = c.stack AND c.stack > 0
 GROUP BY tgid, lock;
 
 -- table
-SELECT comm(pid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, spurious, again,
+SELECT comm(tgid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, spurious, again,
     timeouts, wakes, nobody, (spurious + again + nobody) / (waits + wakes) AS in_vain
 FROM in_vain ORDER BY spurious + again + nobody DESC, waits + wakes DESC, lock;
 

@@ -26,7 +26,7 @@ CREATE TEMP TABLE league AS
 SELECT tgid, lock, max(time) AS time, count(*) AS waits, least(sum(ns),
         9223372036854775807)::BIGINT AS waited, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
     count(DISTINCT pid) AS threads, mode(holder) FILTER (holder > 0) AS holder,
-    mode(s.site) AS site, any_value(pid) AS pid
+    mode(s.site) AS site
 FROM futex_wait AS w LEFT JOIN futex_site AS s ON s.id = w.stack AND w.stack > 0
 WHERE NOT broken AND ns IS NOT NULL GROUP BY tgid, lock;
 CREATE TEMP TABLE league_woken AS
@@ -35,7 +35,7 @@ FROM WOKE AS w JOIN futex_site AS s ON s.id = w.user_stack AND w.user_stack > 0
 GROUP BY tgid, lock;
 
 -- table
-SELECT comm(pid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, waited,
+SELECT comm(tgid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, waited,
     waited / greatest(sum(waited) OVER (), 1) AS of_all, p[1] AS p50, p[2] AS p99, max, threads,
     CASE WHEN holder IS NOT NULL THEN thread(holder, time) END AS holder, woken_in
 FROM league LEFT JOIN league_woken USING (tgid, lock) ORDER BY waited DESC, lock;

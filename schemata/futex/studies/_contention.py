@@ -116,9 +116,7 @@ def answers(log: Log) -> dict[str, list[dict[str, Any]]]:
     chosen = [a for a in executor.choose(log) if a.name in ("league", "convoys")]
     results = executor.run_all(log, chosen)
     return {
-        r.analysis.name: [
-            dict(zip(r.table.names, row, strict=True)) for row in r.table.rows
-        ]
+        r.analysis.name: [dict(zip(r.table.names, row, strict=True)) for row in r.table.rows]
         for r in results
     }
 

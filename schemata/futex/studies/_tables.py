@@ -107,9 +107,7 @@ def times_table(loads: list[Seen]) -> Result:
             "ns",
             "time in pthread_mutex_lock() for guilty mutexes, by its own clock",
         ),
-        column(
-            "logged", "ns", "time of the waits for guilty mutexes in the log", bar=True
-        ),
+        column("logged", "ns", "time of the waits for guilty mutexes in the log", bar=True),
         column("differ", "share", "difference of the two"),
         column("spun", "count", "mutexes got by trying again, by the program's count"),
         column("calls", "count", "calls of pthread_mutex_lock(), by its count"),
@@ -141,10 +139,7 @@ def latency_table(loads: list[Seen]) -> Result:
         column("samples", "count", "waits; in the source cache misses"),
         column("total", "", "all of them together"),
         column("longest", "", "the longest"),
-        *(
-            column(b, "count", f"that took {b} us; in the source cycles")
-            for b in BUCKETS
-        ),
+        *(column(b, "count", f"that took {b} us; in the source cycles") for b in BUCKETS),
     ]
     drawn = [
         column("part", "share", "part of the samples of this place"),
@@ -170,9 +165,7 @@ def latency_table(loads: list[Seen]) -> Result:
         rows,
         Picture("stacked", {"x": "part", "y": "place", "colour": "took"}),
         Rows(["place", "part", "took"], points),
-        notes=[
-            "The bounds are the source's. It had cycles of cache misses of another program."
-        ],
+        notes=["The bounds are the source's. It had cycles of cache misses of another program."],
     )
     return with_columns(made, drawn)
 

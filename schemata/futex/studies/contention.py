@@ -64,13 +64,7 @@ def analyse(_: Plan, runs: list[Run]) -> Answer:
 
 def many(loads: list[Seen]) -> list[Round]:
     """The rounds with a guilty mutex, and with as many threads as the question needs."""
-    return [
-        r
-        for one in loads
-        if one.threads >= LEAST_THREADS
-        for r in one.rounds
-        if r.planted
-    ]
+    return [r for one in loads if one.threads >= LEAST_THREADS for r in one.rounds if r.planted]
 
 
 def enough(found: int, rounds: int) -> bool:
@@ -152,9 +146,7 @@ def time_check(one: Seen) -> Check:
 def switch_check(one: Seen) -> Check:
     """The program sleeps in waits for locks only, but for its start, its end, and page faults."""
     rest = one.switches - one.slept
-    text = (
-        f"{one.slept:,} waits slept, {one.switches:,} voluntary switches of getrusage()"
-    )
+    text = f"{one.slept:,} waits slept, {one.switches:,} voluntary switches of getrusage()"
     return Check(
         f"waits that slept are voluntary switches, {one.name}",
         0 <= rest <= 0.05 * one.switches + 20,

@@ -72,7 +72,7 @@ def version(library: Library) -> str:
     """Its name, with its version if it tells it."""
     if library is OWN:
         return " ".join([library.name, platform.libc_ver()[1]]).strip()
-    commands = {"musl": sorted(map(str, Path("/lib").glob("ld-musl-*.so.1"))),
+    commands = {"musl": [f"/lib/ld-musl-{platform.machine()}.so.1"],
                 "dietlibc": ["diet", "-v"]}  # fmt: skip
     try:
         said = subprocess.run(

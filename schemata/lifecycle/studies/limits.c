@@ -9,8 +9,9 @@
 
 // More than each limit should admit.
 #define MOST 20000
-// Nobody's: beyond all that systems give to users and to containers by default.
-#define OWN_USER 2147480847
+// Nobody's: beyond all that systems give to users and to containers by default. The number of the
+// process is added, so that two studies at the same time do not share a user.
+#define OWN_USERS 2143000000
 // Filling more maps takes too long.
 #define MAPS_MAX 300000
 
@@ -63,9 +64,11 @@ static void limit_to(int which, rlim_t value)
 
 static void of_user(void)
 {
+	int own = OWN_USERS + getpid();
+
 	limit_to(RLIMIT_NPROC, user);
 	// Where this user does not exist, as in a container, there is no answer.
-	if (setresuid(OWN_USER, OWN_USER, OWN_USER))
+	if (setresuid(own, own, own))
 		return;
 	until_it_fails("user", user);
 }

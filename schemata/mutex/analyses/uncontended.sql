@@ -23,7 +23,7 @@
 -- empty: no thread in scope used a mutex or a condition of the C library
 
 CREATE TEMP TABLE uncontended AS
-SELECT tgid, lock, kind, any_value(tid) AS pid, max(time) AS time, count(DISTINCT tid) AS threads,
+SELECT tgid, lock, kind, max(time) AS time, count(DISTINCT tid) AS threads,
     sum(takes)::BIGINT AS taken, sum(waits)::BIGINT AS waited, sum(tries)::BIGINT AS tries,
     sum(failed)::BIGINT AS failed, sum(drops)::BIGINT AS released, sum(wakes)::BIGINT AS woke,
     sum(takes + tries + drops)::BIGINT AS operations, sum(waits + wakes)::BIGINT AS calls
@@ -35,7 +35,7 @@ FROM (
 ) GROUP BY tgid, lock, kind;
 
 -- table
-SELECT comm(pid, time) AS program, format('{}:{}', tgid, hex(lock)) AS lock,
+SELECT comm(tgid, time) AS program, format('{}:{}', tgid, hex(lock)) AS lock,
     lock_kind(kind) AS kind, taken, waited,
     CASE WHEN taken > 0 THEN least(waited / taken, 1) END AS contended, tries, failed, released,
     woke, greatest(1 - calls / greatest(operations, 1), 0) AS free, threads
