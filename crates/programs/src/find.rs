@@ -122,7 +122,11 @@ pub(crate) fn location(
     let next = instructions::first_plain(&code).map(|plus| address + plus);
     Err(Refusal::of_this_kernel(
         format!("at {what} of {path} is a vector instruction, which the kernel cannot probe"),
-        next.map(|next| format!("it would take it for another one; probe {path}:{next:#x}")),
+        next.map(|next| {
+            format!(
+                "it would execute another one, or set no probe; 'user {path}:{next:#x}' is next"
+            )
+        }),
     ))
 }
 
