@@ -126,10 +126,11 @@ class Analysis:
         return next((n for n, line in enumerate(self.text, 1) if line.startswith(wanted)), 0)
 
     def placed(self, section: str) -> str:
-        """The SQL of a section, or of "setup", below as many empty lines as make its line numbers
-        those of the file.
+        """The SQL of a section, of "setup", or of "samples", below as many empty lines as make its
+        line numbers those of the file.
         """
-        text = self.setup if section == "setup" else self.sections[section]
+        apart = {"setup": self.setup, "samples": self.samples}
+        text = apart[section] if section in apart else self.sections[section]
         return "\n" * (self.lines.get(section, 1) - 1) + text
 
 
@@ -315,14 +316,19 @@ def declaring(event: str, first: str) -> str:
     return first
 
 
-@functools.cache
 def events_of(file: Path) -> frozenset[str]:
     """The names of a schema's events, in upper case; none, if klogger cannot read it."""
     try:
-        found = program.answer("show", str(file.resolve()), timeout=30)
-        return frozenset(str(event["name"]).upper() for event in found["events"])
+        return events_read(file.resolve())
     except (Failure, KeyError, TypeError):
+        # Not kept: next time it may be possible, for instance if klogger took too long.
         return frozenset()
+
+
+@functools.cache
+def events_read(file: Path) -> frozenset[str]:
+    found = program.answer("show", str(file), timeout=30)
+    return frozenset(str(event["name"]).upper() for event in found["events"])
 
 
 def schemata() -> list[Path]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Checks an analysis without a log: its header, its SQL against the empty tables of its schema, its
-picture; and what it answers to the logs of its expectations.
+"""Checks an analysis without a log: its header, its SQL against the empty tables of its schema and
+of those whose events it asks for, its picture; and what it answers to the logs of its expectations.
 """
 
 from __future__ import annotations
@@ -73,12 +73,13 @@ def check(path: Path) -> Checked:
     try:
         source = schema_of(path)
         one = analysis.parse(path, smalllog.name_of(source))
-        events = {event.name: event for event in smalllog.events_of(source)}
+        sources = [source, *others(one, source)]
+        events = {event.name: event for event in smalllog.events_of(*sources)}
         found.told += told(one, rules.check(one, events))
         if found.told:
             return found
         with tempfile.TemporaryDirectory(prefix="klogger-") as folder:
-            empty = smalllog.empty_log(Path(folder) / "empty", source)
+            empty = smalllog.empty_log(Path(folder) / "empty", *sources)
             found.told += faults_on(one, empty)
             if not found.told:
                 for faults in compared(one, source, Path(folder)):
@@ -87,6 +88,16 @@ def check(path: Path) -> Checked:
     except Failure as failure:
         found.told.append(Told(f"{path}: {failure}", failure.message, help=failure.help))
     return found
+
+
+def others(one: Analysis, source: str) -> list[str]:
+    """The schemata that have the events which its own does not have, such as `files`: it is for
+    logs that were recorded with both.
+    """
+    own = {event.name.upper() for event in smalllog.events_of(source)}
+    asked = {event.upper() for event in [*one.events, *one.costs]} - own
+    found = {analysis.declaring(event, one.schema) for event in asked}
+    return sorted(found - {one.schema})
 
 
 def schema_of(path: Path) -> str:
@@ -112,9 +123,11 @@ def faults_on(one: Analysis, log: Path) -> list[Told]:
         if result.status in ("failed", "not_recorded"):
             return [told_of(result)]
         if one.samples:
-            executor.execute(
-                session.prepared(one), one.placed("samples"), f"{one.path}, section 'samples'"
-            )
+            where = f"{one.path}, section 'samples'"
+            try:
+                executor.execute(session.prepared(one), one.placed("samples"), where)
+            except Failure as failure:
+                return [Told(str(failure), failure.message, help=failure.help)]
     faults = []
     for section, rows in (("table", result.table), ("picture", result.points)):
         if section in one.sections:

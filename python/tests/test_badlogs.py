@@ -5,6 +5,7 @@ analysis of every schema answers, or says why not, and no number of an answer is
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import random
@@ -157,12 +158,19 @@ def events_named(path: Path) -> list[str]:
     return [e.upper() for line in found for e in re.split(r"[,\s]+", line) if e]
 
 
+@functools.cache
+def events_in(schema: str) -> frozenset[str]:
+    return frozenset(event.name.upper() for event in support.events_of(schema))
+
+
 def needed(schema: str) -> tuple[str, ...]:
     """The schema, and those whose events its analyses ask for."""
     wanted = {e for p in support.SCHEMATA.glob(f"{schema}/analyses/*.sql") for e in events_named(p)}
-    return tuple(
-        dict.fromkeys([schema, *sorted(analysis.declaring(event, schema) for event in wanted)])
-    )
+    found = [schema]
+    for event in sorted(wanted):
+        if not any(event in events_in(name) for name in found):
+            found.append(next(name for name in support.schemata() if event in events_in(name)))
+    return tuple(found)
 
 
 def make(schema: str, case: Case, out: Path) -> Path:

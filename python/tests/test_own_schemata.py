@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -92,6 +93,43 @@ def test_a_fault_has_its_place(tmp_path: Path, old: str, new: str, expected: str
 
 def test_a_good_analysis_has_no_fault(tmp_path: Path) -> None:
     assert checked(tmp_path, HEAD + TABLE) == []
+
+
+def test_events_of_another_schema(tmp_path: Path) -> None:
+    """They need not be those of its own schema: the log may have been recorded with both."""
+    text = HEAD.replace("events: WORK", "events: WORK, SCHEDIN") + TABLE
+    joined = "FROM WORK JOIN (SELECT pid FROM SCHEDIN) USING (pid)"
+    assert checked(tmp_path, text.replace("FROM WORK", joined)) == []
+
+
+def test_samples_are_checked(tmp_path: Path) -> None:
+    text = HEAD + TABLE + "\n-- samples\nSELECT {} AS n, time FROM WORK;\n"
+    assert checked(tmp_path / "good", text.format("n")) == []
+    (fault,) = checked(tmp_path / "bad", text.format("m"))
+    assert fault.startswith("sums.sql, section 'samples': Referenced column \"m\" not found")
+    assert "line 13: SELECT m AS n" in fault
+
+
+def bundled() -> list[Path]:
+    """The analyses with what few have: samples, or more than one schema's expectations."""
+    files = [path for path in support.SCHEMATA.glob("*/analyses/*.sql") if path.name[0] != "_"]
+    several = [re.search("^-- samples$|include: [.][.]", f.read_text(), re.M) for f in files]
+    return sorted(file for file, has in zip(files, several, strict=True) if has)
+
+
+@pytest.mark.parametrize("path", bundled(), ids=lambda path: f"{path.parents[1].name}-{path.stem}")
+def test_bundled_analyses_have_no_fault(path: Path) -> None:
+    assert checking.check(path).faults == []
+
+
+def test_a_failure_of_klogger_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make_schema(tmp_path / "mine", "mine")
+    monkeypatch.setenv("KLOGGER", "/bin/false")
+    assert analysis.events_of(file) == frozenset()
+    monkeypatch.undo()
+    assert analysis.events_of(file) == {"WORK"}
 
 
 def test_an_expectation_that_is_not_met(tmp_path: Path) -> None:

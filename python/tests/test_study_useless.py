@@ -68,6 +68,23 @@ def test_a_finding_in_a_twin(tmp_path: Path) -> None:
     assert not checks(given)["twins"]
 
 
+def test_polls_at_no_steady_pace_are_a_miss_and_no_false_finding() -> None:
+    score = FOUND.study.analyse.__globals__["score"]
+    planted = {"rule": "D13", "pid": 10, "planted": True, "object": "/c", "times": 17}
+    asked = {"rule": "D5", "pid": 10, "object": "/c", "times": 16}
+    polled = {"rule": "D13", "pid": 10, "object": "/c", "times": 17}
+
+    def said(*found: dict[str, Any]) -> list[tuple[str, int, int, int]]:
+        made = score.scores([planted], found)
+        return [(each.rule, each.true, len(each.missed), len(each.false)) for each in made]
+
+    assert said(asked) == [("D13", 0, 1, 0)]
+    assert said(polled) == [("D13", 1, 0, 0)]
+    # Not both, nor of another file.
+    assert said(polled, asked) == [("D5", 0, 0, 1), ("D13", 1, 0, 0)]
+    assert said({**asked, "object": "/d"}) == [("D5", 0, 0, 1), ("D13", 0, 1, 0)]
+
+
 def test_what_could_not_be_planted_is_said(tmp_path: Path) -> None:
     skipped = {"rule": "D11", "pid": 12, "planted": True, "skipped": "no interrupt"}
     given = answer(tmp_path, D1, D4, D16, skipped)

@@ -48,9 +48,7 @@ def built(request):
     def build(made):
         work = made / "work"
         shutil.copytree(SOURCE, work)
-        said = run(
-            ["make", "-C", tree, f"M={work}", "W=1", "modules"], work, whole=True
-        )
+        said = run(["make", "-C", tree, f"M={work}", "W=1", "modules"], work, whole=True)
         assert "warning" not in said, said
         for module in work.glob("*.ko"):
             run(["strip", "--strip-debug", module], work)
@@ -86,10 +84,7 @@ def planted(recorded) -> dict:
 
 def test_the_dead_lock_of_two_kernel_threads(recorded, klogger):
     log = Log(klogger, recorded / "opposite.klog")
-    assert (
-        log.rows("SELECT event, text FROM ledger WHERE key = 'probe_not_attached'")
-        == []
-    )
+    assert log.rows("SELECT event, text FROM ledger WHERE key = 'probe_not_attached'") == []
     threads = planted(recorded)
     assert {state for _, state, _ in threads.values()} == {"D"}
     (cycle,) = answers(klogger, recorded / "opposite.klog")["cycles"]
@@ -105,15 +100,9 @@ def test_the_dead_lock_of_two_kernel_threads(recorded, klogger):
 
 def test_the_threads_are_found_asleep_with_their_stacks(recorded, klogger):
     log = Log(klogger, recorded / "opposite.klog")
-    addresses = (
-        dict(log.rows("SELECT address, name FROM symbol"))
-        if "symbol" in log.tables
-        else {}
-    )
+    addresses = dict(log.rows("SELECT address, name FROM symbol")) if "symbol" in log.tables else {}
     for pid, _, stack in planted(recorded).values():
-        (found,) = log.rows(
-            f"SELECT frames, state, call FROM found WHERE pid = {pid} AND last"
-        )
+        (found,) = log.rows(f"SELECT frames, state, call FROM found WHERE pid = {pid} AND last")
         assert found[1:] == (0x102, -1)
         assert len([frame for frame in found[0] if frame]) == len(stack), addresses
         # As the kernel prints it, without the functions of the scheduler and of locks.
@@ -135,7 +124,7 @@ def test_a_crash_with_a_mapped_display_does_not_hang(recorded, klogger):
     # I/O, and not to be dumped.
     assert {"rd", "wr", "sh", "io", "pf", "dd"} <= set(flags)
     assert int((recorded / "core_size").read_text()) > 4096
-    answers = answers(klogger, recorded / "crash.klog")
-    assert answers["cycles"] == []
+    tables = answers(klogger, recorded / "crash.klog")
+    assert tables["cycles"] == []
     # Nobody still slept when it had crashed; while the core is written, it may sleep for the disk.
-    assert sum(row["open"] for row in answers["d_intervals"]) == 0
+    assert sum(row["open"] for row in tables["d_intervals"]) == 0

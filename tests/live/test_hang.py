@@ -60,9 +60,7 @@ def environment(tmp_path_factory):
         WORKLOAD.parent / "workload.c",
     ]
     subprocess.run(command, check=True)
-    missing = [
-        name for name in ("mkfs.ext4", "fsfreeze", "mount") if not shutil.which(name)
-    ]
+    missing = [name for name in ("mkfs.ext4", "fsfreeze", "mount") if not shutil.which(name)]
     if missing:
         pytest.skip(f"{', '.join(missing)} is missing")
     if not Path("/dev/loop-control").exists():
@@ -108,19 +106,12 @@ def check_stack(logged: list[str], proc: list[str]) -> None:
 def check_ends(log: Log, threads: dict[str, Hung]) -> None:
     """No verdict if the kernel has not reported the switch to one of them when it went on."""
     for name, thread in threads.items():
-        if (
-            log.count(
-                "runs", f"pid = {thread.tid} AND time + {log.start_ns} > {thread.since}"
-            )
-            == 0
-        ):
+        if log.count("runs", f"pid = {thread.tid} AND time + {log.start_ns} > {thread.since}") == 0:
             disturbed(f"the kernel left out the switch to {name}")
 
 
 def test_a_frozen_file_system(recorder, workload):
-    done, path = recorder.run(
-        "-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 2)
-    )
+    done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 2))
     assert done.code == 0, done.err
     threads = threads_of(done.out)
     frozen, thawed = map(int, done.out.split("freeze ")[1].split())
@@ -152,9 +143,7 @@ def test_a_frozen_file_system(recorder, workload):
         (named[name], 0 if name in NAMES[:3] else 1) for name in NAMES
     ]
     assert {row["root"] for row in tables["collateral"]} == {cause["root"]}
-    waits = {
-        row["waiter"]: (row["holder"], row["known"]) for row in tables["waits_for"]
-    }
+    waits = {row["waiter"]: (row["holder"], row["known"]) for row in tables["waits_for"]}
     by_memory = (named["memory"], "sleeping reader")
     assert waits[named["mapper"]] == waits[named["reader"]] == by_memory
     assert all(waits[named[name]][1].startswith("it froze") for name in NAMES[:3])
@@ -164,9 +153,7 @@ def reported(since: str) -> set[int]:
     """Threads that the kernel's own messages name, after the line `since`."""
     text = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout
     text = text.split(since)[-1]
-    return {
-        int(tid) for tid in re.findall(r"task \S+:(\d+) blocked for more than", text)
-    }
+    return {int(tid) for tid in re.findall(r"task \S+:(\d+) blocked for more than", text)}
 
 
 def test_what_the_kernel_reports_is_stuck(recorder, workload):
@@ -176,9 +163,7 @@ def test_what_the_kernel_reports_is_stuck(recorder, workload):
     Path("/dev/kmsg").write_text(mark + "\n")
     # Each thread is reported within 2 to 4 s of its sleep.
     with settings(hung_task_timeout_secs=2, hung_task_warnings=1000):
-        done, path = recorder.run(
-            "-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 7)
-        )
+        done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 7))
         assert done.code == 0, done.err
         said = reported(mark)
     threads = threads_of(done.out)
@@ -210,9 +195,7 @@ def frozen(workload, folder):
         )
     try:
         end = time.monotonic() + 100
-        while len(threads_of(out.read_text())) < len(
-            NAMES
-        ) or not out.read_text().endswith("\n"):
+        while len(threads_of(out.read_text())) < len(NAMES) or not out.read_text().endswith("\n"):
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.05)
         yield threads_of(out.read_text())
@@ -264,9 +247,7 @@ def test_who_sleeps_already_is_found(recorder, workload, tmp_path):
     assert all(row["open"] and row["before"] > 0 for row in tables["stuck"])
     (cause,) = [row for row in tables["causes"] if row["kind"] == "frozen file system"]
     assert (cause["threads"], cause["open"]) == (3, 3)
-    assert {row["comm"] for row in table(log, "process", f"pid = {process}")} == {
-        "victim"
-    }
+    assert {row["comm"] for row in table(log, "process", f"pid = {process}")} == {"victim"}
 
 
 def table(log: Log, name: str, where: str) -> list[dict]:
@@ -276,9 +257,7 @@ def table(log: Log, name: str, where: str) -> list[dict]:
 
 
 def test_who_waits_for_a_child_is_slow_and_not_dead_locked(recorder, workload):
-    done, path = recorder.run(
-        "-s", SCHEMA, "--set", "stuck=1s", "--", *workload("vfork", 1)
-    )
+    done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("vfork", 1))
     assert done.code == 0, done.err
     parent = threads_of(done.out)["parent"]
     tables = answers(recorder.klogger, path)
@@ -344,10 +323,6 @@ def test_who_is_frozen_on_purpose_is_told_apart(recorder, tmp_path):
         subprocess.run(["umount", folder], check=True)
     tables = answers(recorder.klogger, path)
     thread = f"sh[{int(done.out)}]"
-    assert [row["state"] for row in tables["stuck"] if row["thread"] == thread] == [
-        "frozen"
-    ]
-    assert [row["threads"] for row in tables["causes"] if row["kind"] == "freezer"] == [
-        1
-    ]
+    assert [row["state"] for row in tables["stuck"] if row["thread"] == thread] == ["frozen"]
+    assert [row["threads"] for row in tables["causes"] if row["kind"] == "freezer"] == [1]
     assert tables["cycles"] == []

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ STUDY = SCHEMATA / "useless" / "studies"
 # With lifecycle and overruns, so that all rules have an answer.
 RECORDED = ("files", "useless", "lifecycle", "overruns")
 ASKED = ("--analysis", "findings", "--analysis", "rules")
+# All rules that are about what programs do; of D23 and D25 nothing is in a log.
+PLANTED = {f"D{number}" for number in range(1, 27)} - {"D23", "D25"}
+# How often the rules that depend on the clock are tried, until they find all: on a busy machine
+# the work that was planted does not keep its pace.
+TRIES = 3
+# In the words of the zoo: its folder, a new one for each recording.
+ROOM = object()
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +43,8 @@ def score():
 @pytest.fixture
 def words(recorder, tmp_path):
     """What the zoo is told: its folder, and the programs that it needs."""
-    room = tmp_path / "room"
-    room.mkdir()
     # Not a wrapper that starts the interpreter.
-    words = [Path("/proc/self/exe").resolve(), "-I", STUDY / "_zoo.py", room, recorder.klogger]
+    words = [Path("/proc/self/exe").resolve(), "-I", STUDY / "_zoo.py", ROOM, recorder.klogger]
     if shutil.which("cc"):
         program = tmp_path / "crashes"
         command = ["cc", "-O2", "-g", "-w", "-o", program, STUDY / "crashes.c"]
@@ -47,29 +53,44 @@ def words(recorder, tmp_path):
     return words
 
 
-def test_the_zoo(recorder, score, words):
+def record(recorder, score, words, *more):
+    """The score of each rule, the tables of the analyses, and what was lost."""
     schemata = [word for name in RECORDED for word in ("-s", SCHEMATA / name)]
-    with Quiet() as quiet:
-        done, path = recorder.run(*schemata, "--set", "kernel_timers=true", "--", *words)
+    room = Path(tempfile.mkdtemp(dir=recorder.dir))
+    words = [room if word is ROOM else word for word in words]
+    done, path = recorder.run(*schemata, "--set", "kernel_timers=true", "--", *words, *more)
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
-    assert all(log.lost(event) == 0 for event in ("LOOK", "NAMED", "READ", "WRITE", "TIMED_WAKE"))
-    zoo = [json.loads(line) for line in done.out.splitlines()]
+    lost = {event: log.lost(event) for event in ("LOOK", "NAMED", "READ", "WRITE", "TIMED_WAKE")}
     tables = answers(recorder.klogger, path, *ASKED)
-    found = tables["findings"]
-    made = score.scores(zoo, found)
+    zoo = [json.loads(line) for line in done.out.splitlines()]
+    return score.scores(zoo, tables["findings"]), tables, {e: n for e, n in lost.items() if n}
+
+
+def wrong(made) -> dict:
+    """What is not as it was planted, by rule."""
+    said = {each.rule: (each.missed, each.false, each.twins) for each in made}
+    return {rule: those for rule, those in said.items() if any(those)}
+
+
+def test_the_zoo(recorder, score, words):
+    with Quiet() as quiet:
+        made, tables, lost = record(recorder, score, words)
+        late = {rule: those for rule, those in wrong(made).items() if rule in score.BY_THE_CLOCK}
+        tries = 1
+        while late and not lost and tries < TRIES:
+            again, *_ = record(recorder, score, words, f"only={','.join(late)}")
+            late = {rule: those for rule, those in wrong(again).items() if rule in late}
+            tries += 1
+    if lost:
+        quiet.check(f"lost {lost}")
     # Whatever the clock says.
-    missed = [one for each in made for one in each.missed if each.rule not in score.BY_THE_CLOCK]
-    false = [one for each in made for one in each.false if each.rule not in score.BY_THE_CLOCK]
-    assert not missed, (missed, found)
-    assert not false
-    assert not [one for each in made for one in each.twins if each.rule not in score.BY_THE_CLOCK]
-    recall, precision = score.totals(made)
-    twins = [one for each in made for one in each.twins]
-    if recall < 0.9 or precision < 0.9 or twins:
-        said = [(each.rule, each.missed, each.false) for each in made]
-        quiet.check(f"recall {recall:.2f}, precision {precision:.2f}, twins {twins}: {said}")
-    check_rules(tables["rules"], found)
+    others = {rule: those for rule, those in wrong(made).items() if rule not in score.BY_THE_CLOCK}
+    assert not others, tables["findings"]
+    assert {each.rule for each in made if each.planted or each.skipped} == PLANTED
+    check_rules(tables["rules"], tables["findings"])
+    if late:
+        quiet.check(f"{TRIES} times: {late}")
 
 
 def check_rules(rules, found):
@@ -81,15 +102,3 @@ def check_rules(rules, found):
         assert (one["answer"] == "found") == (many > 0)
         assert not one["answer"].startswith("not recorded")
     assert [one["rule"] for one in rules if "not observable" in one["answer"]] == ["D23", "D25"]
-
-
-def test_what_is_not_recorded_is_said(recorder):
-    schemata = ["-s", SCHEMATA / "files", "-s", SCHEMATA / "useless"]
-    done, path = recorder.run(*schemata, "--", "true")
-    assert done.code == 0, done.err
-    rules = {one["rule"]: one["answer"] for one in answers(recorder.klogger, path, *ASKED)["rules"]}
-    assert rules["D18"] == "not recorded: add --set kernel_timers=true"
-    assert rules["D21"].startswith("no marks")
-    assert rules["D22"].startswith("not recorded: add -s lifecycle")
-    assert rules["D24"] == "not recorded: add -s overruns"
-    assert rules["D4"] == "none"

@@ -2,8 +2,6 @@
 """Functions and static probes of programs, against the counts and the values that a program has."""
 
 import json
-import platform
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -193,7 +191,6 @@ REFUSED = {
 BAD_PROGRAM = """
 static inline __attribute__((always_inline)) int inlined(int n) { return n + 1; }
 __attribute__((noipa)) long step(long n) { return 3 * n + 1; }
-asm(".globl wide\\n.type wide, @function\\nwide: vmovd %edi, %xmm5\\nret\\n.size wide, 5");
 asm(".globl sizeless\\n.type sizeless, @function\\nsizeless: nop\\nnop\\nnop\\nnop\\nnop\\nret");
 int main(int argc, char **argv) { (void)argv; return step(inlined(argc)) == 0; }
 """
@@ -203,8 +200,7 @@ int main(int argc, char **argv) { (void)argv; return step(inlined(argc)) == 0; }
 def refused(recorder):
     """Checks that a probe is refused; returns the message and the remedy."""
     source = recorder.dir / "bad.c"
-    x86 = platform.machine() == "x86_64"
-    source.write_text(BAD_PROGRAM if x86 else BAD_PROGRAM.replace("vmovd %edi, %xmm5", "nop"))
+    source.write_text(BAD_PROGRAM)
     program = build(source, recorder.dir / "bad")
 
     def check(kind, place, parameters="void"):
@@ -234,16 +230,6 @@ def test_what_cannot_be_probed(refused, place):
         return
     assert said[0] == message
     assert said[1].startswith(help or ALTERNATIVE)
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86")
-def test_a_vector_instruction(refused):
-    """The kernel takes it for another one, and the program would go on with wrong values."""
-    what, remedy = refused("user", "PROGRAM:wide")
-    assert what.endswith("of PROGRAM is a vector instruction, which the kernel cannot probe")
-    # The instruction after it.
-    assert re.fullmatch(r"it would take it for another one; probe PROGRAM:0x[0-9a-f]+", remedy)
-    assert "PROGRAM:wide" in refused("user", "PROGRAM:wid*")[0]
 
 
 def test_a_recording_with_such_a_probe_is_rejected(recorder, clean_kernel):

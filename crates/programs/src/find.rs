@@ -106,7 +106,33 @@ pub(crate) fn place_in(
     }
 }
 
-/// The file has no code at an address that its symbols name.
+/// The place of an address of a file, unless it has no code there that the kernel can probe; `what`
+/// is there, for messages.
+pub(crate) fn location(
+    elf: &Elf,
+    path: &str,
+    what: &str,
+    address: u64,
+) -> Result<Location, Refusal> {
+    let offset = elf.offset_of(address, true).ok_or_else(|| no_code(path, what))?;
+    let code = elf.code(address, BEGINNING).map_err(|_| no_code(path, what))?;
+    if !instructions::is_vector(&code) {
+        return Ok(Location::bare(offset));
+    }
+    let next = instructions::first_plain(&code).map(|plus| address + plus);
+    Err(Refusal::of_this_kernel(
+        format!("at {what} of {path} is a vector instruction, which the kernel cannot probe"),
+        next.map(|next| {
+            format!(
+                "it would execute another one, or set no probe; 'user {path}:{next:#x}' is next"
+            )
+        }),
+    ))
+}
+
+/// Long enough for the vector instructions at the beginning of a function.
+const BEGINNING: u64 = 64;
+
 fn no_code(path: &str, what: &str) -> Refusal {
     Refusal::of_this_kernel(format!("{path} has no code at {what}"), None)
 }
@@ -117,19 +143,16 @@ fn of_function(elf: &Elf, path: &str, name: &str, plus: u64) -> Result<Vec<Locat
     if found.is_empty() {
         return Err(no_function(elf, path, name, &all));
     }
-    let location = |f: &Function| {
+    let place = |f: &Function| {
         if f.chooses {
             return Err(chosen(path, name, &all));
         }
         if plus > 0 {
             check_instruction(elf, path, f, plus)?;
         }
-        let address = f.address.wrapping_add(plus);
-        check_plain(elf, path, address)?;
-        let offset = elf.offset_of(address, true);
-        offset.map(Location::bare).ok_or_else(|| no_code(path, &format!("'{name}'")))
+        location(elf, path, &format!("'{name}'"), f.address.wrapping_add(plus))
     };
-    found.into_iter().map(location).collect()
+    found.into_iter().map(place).collect()
 }
 
 fn no_function(elf: &Elf, path: &str, name: &str, all: &[Function]) -> Refusal {
@@ -177,12 +200,13 @@ fn chosen(path: &str, name: &str, all: &[Function]) -> Refusal {
 }
 
 fn of_address(elf: &Elf, path: &str, address: u64) -> Result<Location, Refusal> {
-    let offset = elf.offset_of(address, true);
-    let offset = offset.ok_or_else(|| no_code(path, &format!("{address:#x}")))?;
+    let place = || location(elf, path, &format!("{address:#x}"), address);
     let all = functions(elf).map_err(|wrong| wrong.of(path))?;
     let has =
         |f: &&Function| (f.address..f.address.saturating_add(f.size.max(1))).contains(&address);
     let Some(function) = all.iter().find(has) else {
+        // If there is no code either, that is the better message.
+        place()?;
         return Err(Refusal::of_this_kernel(
             format!("cannot check whether an instruction begins at {address:#x} of {path}"),
             Some("no symbol says which function this is in; install its debug symbols".into()),
@@ -191,24 +215,7 @@ fn of_address(elf: &Elf, path: &str, address: u64) -> Result<Location, Refusal> 
     if function.address != address {
         check_instruction(elf, path, function, address - function.address)?;
     }
-    check_plain(elf, path, address)?;
-    Ok(Location::bare(offset))
-}
-
-/// Long enough for the vector instructions at the beginning of a function.
-const BEGINNING: u64 = 64;
-
-/// A program with a probe at a vector instruction would execute something else.
-pub(crate) fn check_plain(elf: &Elf, path: &str, address: u64) -> Result<(), Refusal> {
-    let Ok(code) = elf.code(address, BEGINNING) else { return Ok(()) };
-    if !instructions::is_vector(&code) {
-        return Ok(());
-    }
-    let next = instructions::first_plain(&code).map(|plus| address + plus);
-    Err(Refusal::of_this_kernel(
-        format!("at {address:#x} of {path} is a vector instruction, which the kernel cannot probe"),
-        next.map(|next| format!("it would take it for another one; probe {path}:{next:#x}")),
-    ))
+    place()
 }
 
 /// The kernel does not check it, and a probe in the middle of an instruction changes what the
@@ -279,7 +286,7 @@ pub(crate) fn of_static_place(
 ) -> Result<Location, Refusal> {
     let StaticProbe { provider, name, address, semaphore, .. } = probe;
     let what = format!("'{provider}:{name}'");
-    let offset = elf.offset_of(*address, true).ok_or_else(|| no_code(path, &what))?;
+    let found = location(elf, path, &what, *address)?;
     let semaphore = match semaphore {
         0 => 0,
         counter => elf.offset_of(*counter, false).ok_or_else(|| no_code(path, &what))?,
@@ -303,5 +310,5 @@ pub(crate) fn of_static_place(
         })
     });
     let arguments = arguments.collect::<Result<_, _>>()?;
-    Ok(Location { semaphore, arguments, ..Location::bare(offset) })
+    Ok(Location { semaphore, arguments, ..found })
 }

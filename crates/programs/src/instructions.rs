@@ -23,8 +23,9 @@ pub fn begins(code: &[u8], at: u64) -> bool {
 
 /// Whether some code begins with a vector instruction: one with a VEX, EVEX or XOP prefix.
 ///
-/// The kernel looks at the first byte of its opcode as if it were that of another instruction, such
-/// as a jump, which it then executes instead. Or it sets no probe, and says nothing.
+/// The kernel goes by the first byte of the opcode as if there were no such prefix: `vpcmpeqb` has
+/// that of a conditional jump, which it executes instead. For `vmovd` it sets no probe, and says
+/// nothing. Others, such as `vxorps`, are executed rightly, but which these are differs by kernel.
 #[cfg(target_arch = "x86_64")]
 pub fn is_vector(code: &[u8]) -> bool {
     // Segments, and the size of addresses.

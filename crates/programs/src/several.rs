@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Targets that name several places of programs, by a list and by wildcards.
 
-use crate::find::{Found, Location, check_plain, of_static_place, place_in};
+use crate::find::{Found, Location, location, of_static_place, place_in};
 use crate::static_probes::{StaticProbe, static_probes};
 use crate::symbols::{Function, demangled, functions};
 use crate::which::{Opened, Programs};
@@ -73,8 +73,14 @@ pub(crate) fn find(programs: &Programs, target: &Target) -> Result<Several, Refu
 /// Nothing that matches can be probed.
 fn none(target: &Target, left_out: &[String]) -> Refusal {
     let why = match target.kind {
-        ProbeKind::Usdt => "they have other arguments: a probe has at most as many parameters",
-        _ => "the loader calls them to choose an implementation, which is what can be probed",
+        ProbeKind::Usdt => {
+            "they have other arguments: a probe has at most as many parameters; or they are at \
+             vector instructions"
+        }
+        _ => {
+            "the loader calls them to choose an implementation, which is what can be probed; or \
+             they begin with vector instructions"
+        }
     };
     let shown: Vec<&str> = left_out.iter().take(SHOWN).map(String::as_str).collect();
     let message = format!(
@@ -172,14 +178,11 @@ impl<'a> Source<'a> {
         named.left_out.extend(chosen.into_iter().map(full));
         for (name, addresses) in matching {
             let name = format!("{}:{name}", self.program);
-            let elf = &self.opened.elf;
-            let plain = |at: &u64| check_plain(elf, &self.opened.path, *at).is_ok();
-            let offsets = addresses.into_iter().filter(plain);
-            let offsets = offsets.filter_map(|at| elf.offset_of(at, true));
-            let locations: Vec<Location> = offsets.map(Location::bare).collect();
-            match locations.is_empty() {
-                true => named.left_out.push(name),
-                false => self.add(name, locations, named),
+            let Opened { path, elf } = &self.opened;
+            let locations = addresses.into_iter().map(|at| location(elf, path, &name, at));
+            match locations.collect::<Result<_, _>>() {
+                Ok(locations) => self.add(name, locations, named),
+                Err(_) => named.left_out.push(name),
             }
         }
         any

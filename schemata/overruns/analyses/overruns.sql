@@ -15,7 +15,7 @@
 
 CREATE TEMP TABLE overruns AS
 WITH seen AS (
-    -- What has found it calls the next function, which is logged too.
+    -- Of one overrun, the functions of the library call each other, and each is logged.
     SELECT tgid, min(time) AS time, arg_min(finder, time) AS found,
         arg_min(user_stack, time) AS deepest
     FROM OVERRUN GROUP BY tgid

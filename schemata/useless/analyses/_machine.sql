@@ -93,17 +93,14 @@ HAVING count(DISTINCT path) >= 5 AND min(took) <= 100_000_000
         WHERE s.tgid = b.tgid AND useless_variant(s.path) = b.variant
             AND bytes + maps + lists > 0) <= 1;
 
--- D18 (information): timers of the kernel's own. Those that a thread waits for are left out, and
--- the tick.
+-- D18 (information): timers of the kernel's own.
 INSERT INTO useless_found
 SELECT 'D18', NULL, min(time), max(time), coalesce(fn_symbol, hex(fn)), count(*), 0, 0,
     count(*) FILTER (NOT may_wait),
     format('{}, every {}', CASE WHEN bool_or(high) THEN 'high resolution' ELSE 'timer wheel' END
         || CASE WHEN bool_and(may_wait) THEN ', deferrable' ELSE '' END,
         duration((max(time) - min(time)) // greatest(count(*) - 1, 1)))
-FROM KERNEL_TIMER
-WHERE coalesce(fn_symbol, '') NOT IN ('hrtimer_wakeup', 'process_timeout', 'it_real_fn',
-    'posix_timer_fn', 'timerfd_tmrproc', 'tick_nohz_handler', 'tick_sched_timer')
+FROM KERNEL_TIMER WHERE useless_whose(fn_symbol) = 'kernel'
 GROUP BY ALL HAVING count(*) >= 10;
 
 -- D19: a process waits again and again, in its first 10 s, for pages that could be read ahead.
@@ -161,7 +158,7 @@ CREATE TEMP MACRO useless_functions(number) AS coalesce(nullif((
     SELECT array_to_string(list_slice(s.frames, 1, 4), ' < ') FROM klogger.stack AS s
     WHERE s.id = number AND number > 0), ''), 'no stack');
 
--- D24: an overrun that was noticed. What has found it calls the next function, which is logged too.
+-- D24: an overrun that was noticed. The functions of the library call each other; each is logged.
 CREATE TEMP TABLE useless_overran AS
 SELECT tgid, min(time) AS time, arg_min(finder, time) AS finder,
     arg_min(user_stack, time) AS user_stack

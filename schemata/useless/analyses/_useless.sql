@@ -192,15 +192,17 @@ HAVING count(*) >= 3 AND median(gap) <= 1_000_000_000
     AND count(*) FILTER (used IS NULL OR used < time - gap) >= 0.8 * count(*)
     AND useless_steady(list(gap) FILTER (gap IS NOT NULL));
 
--- D20: the same short command again and again.
+-- D20: the same short command again and again. A process lasts until the next exit of its id, which
+-- may be used again.
 INSERT INTO useless_found
 SELECT 'D20', parent, min(from_ns), max(from_ns), format('command {}', comm), count(*), 0, 0,
     count(*), format('half of them end within {}', duration(median(to_ns - from_ns)::BIGINT))
 FROM (
     SELECT p.pid, any_value(parent) AS parent, arg_max(comm, from_ns) AS comm,
-        min(from_ns) AS from_ns, max(e.time) AS to_ns
-    FROM klogger.process AS p JOIN PROCESS_EXIT AS e USING (pid)
-    WHERE p.pid = p.tgid AND NOT recorder AND p.pid > 0 GROUP BY p.pid
+        min(from_ns) AS from_ns, e.time AS to_ns
+    FROM klogger.process AS p
+    ASOF JOIN PROCESS_EXIT AS e ON p.pid = e.pid AND p.from_ns <= e.time
+    WHERE p.pid = p.tgid AND NOT recorder AND p.pid > 0 GROUP BY p.pid, e.time
 ) WHERE to_ns - from_ns < 50_000_000 AND from_ns > 0
 GROUP BY parent, comm HAVING count(*) >= 10;
 

@@ -4,7 +4,7 @@
 -- order: 10
 -- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, TIMED_WAKE, TICKED,
 --     FILLED, IO_WAITED, IRQ_SEEN, KERNEL_TIMER
--- include: ../../files/analyses/_files _useless _machine
+-- include: ../../files/analyses/_files _useless _timers _machine
 -- picture: matrix x=program y=what size=shown
 -- column program: program
 -- column pid: process; empty: several, or the kernel

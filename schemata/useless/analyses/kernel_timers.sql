@@ -3,6 +3,7 @@
 -- question: Which functions do timers call, how often, and how regularly?
 -- order: 25
 -- events: KERNEL_TIMER
+-- include: _timers
 -- picture: bars x=per_second y=function
 -- column function: what the timer calls
 -- column whose: thread: it ends the sleep of a thread, or a program has set it; tick; or the
@@ -25,10 +26,7 @@ WITH period AS (
         bool_or(high) AS high, bool_and(may_wait) AS may_wait
     FROM kernel_timers_gap GROUP BY function
 )
-SELECT p.function, CASE WHEN p.function IN ('hrtimer_wakeup', 'process_timeout', 'it_real_fn',
-        'posix_timer_fn', 'timerfd_tmrproc') THEN 'thread'
-    WHEN p.function IN ('tick_nohz_handler', 'tick_sched_timer') THEN 'tick'
-    ELSE 'kernel' END AS whose,
+SELECT p.function, useless_whose(p.function) AS whose,
     CASE WHEN p.high THEN 'high resolution' ELSE 'timer wheel' END
         || CASE WHEN p.may_wait THEN ', deferrable' ELSE '' END AS kind,
     p.times, p.period, (SELECT count(*) FILTER (abs(g.gap - p.period) < 0.1 * p.period)

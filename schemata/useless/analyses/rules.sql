@@ -4,7 +4,7 @@
 -- order: 15
 -- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, TIMED_WAKE, TICKED,
 --     FILLED, IO_WAITED, IRQ_SEEN, KERNEL_TIMER
--- include: ../../files/analyses/_files _useless _machine
+-- include: ../../files/analyses/_files _useless _timers _machine
 -- column rule: number of the rule
 -- column what: what a program does
 -- column kind: a limit is not in a log, only what follows from it; of information there is no

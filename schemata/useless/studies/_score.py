@@ -9,6 +9,8 @@ from typing import Any
 
 # Those whose number depends on when the process gets a CPU.
 BY_THE_CLOCK = {"D12", "D13", "D16", "D17", "D18", "D19", "D20", "D21", "D26"}
+# What a rule finds in the work of another one that found nothing: polls at no steady pace are D5.
+INSTEAD = {"D13": "D5"}
 # What the rule finds may be as it should be: it is not counted as false.
 INFORMATION = {"D2", "D14", "D15", "D18", "D21"}
 
@@ -57,6 +59,15 @@ def matches(truth: Row, finding: Row) -> bool:
     )
 
 
+def is_instead(finding: Row, made: Mapping[str, Score]) -> bool:
+    return any(
+        finding["rule"] == instead and finding["object"] == truth["object"]
+        for rule, instead in INSTEAD.items()
+        if rule in made
+        for truth in made[rule].missed
+    )
+
+
 def number(rule: str) -> int:
     return int(rule[1:])
 
@@ -86,7 +97,7 @@ def scores(zoo: Sequence[Row], found: Sequence[Row]) -> list[Score]:
     for finding in found:
         if any(matches(truth, finding) for truth in planted):
             of(finding["rule"]).true += 1
-        elif finding["rule"] not in INFORMATION:
+        elif finding["rule"] not in INFORMATION and not is_instead(finding, made):
             of(finding["rule"]).false.append(finding)
     for twin in (animal for animal in there if not animal["planted"]):
         of(twin["rule"]).twins += [

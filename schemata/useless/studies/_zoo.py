@@ -3,12 +3,13 @@
 that does the same job properly. Prints a line of JSON for each: the rule that it breaks (or, of a
 twin, that it could break), its pid, what it is about, and how often.
 
-    _zoo.py FOLDER [many | fonts] [CRASHES] [KLOGGER]
+    _zoo.py FOLDER [many | fonts | only=RULE,...] [CRASHES] [KLOGGER]
 
 `many`: the numbers of the study, which take longer. `fonts`: only D9, with more and more files,
-and no twin. The first line is the pid of the process that starts the others. CRASHES is the program
-made from crashes.c, KLOGGER that which records this: without them, some are left out. Nothing is
-changed outside of FOLDER: the affinity that is written to an interrupt is the one that it has.
+and no twin. `only`: these rules, such as D4. The first line is the pid of the process that starts
+the others. CRASHES is the program made from crashes.c, KLOGGER that which records this: without
+them, some are left out. Nothing is changed outside of FOLDER: the affinity that is written to an
+interrupt is the one that it has.
 """
 
 import json
@@ -25,6 +26,7 @@ from pathlib import Path
 
 ROOM = Path(sys.argv[1])
 MANY = "many" in sys.argv
+ONLY = next((word[5:].lower().split(",") for word in sys.argv if word.startswith("only=")), None)
 FONTS = [100, 600, 1100, 2100]
 CRASHES = next((word for word in sys.argv[2:] if word.endswith("/crashes")), None)
 KLOGGER = next((word for word in sys.argv[2:] if word.endswith("/klogger")), None)
@@ -206,9 +208,8 @@ def d12(room, planted):
 
 def d13(room, planted):
     fill(room, 1)
-    for _ in range(17):
-        if planted:
-            os.stat(room / "entry0")
+    for _ in range(17 if planted else 1):
+        os.stat(room / "entry0")
         time.sleep(0.05)
     return room / "entry0", 17
 
@@ -400,7 +401,7 @@ def main():
     if "fonts" in sys.argv:
         fonts()
         return
-    for rule in RULES:
+    for rule in (rule for rule in RULES if ONLY is None or rule.__name__ in ONLY):
         for planted in (True, False):
             pid = os.fork()
             if not pid:
