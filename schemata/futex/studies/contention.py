@@ -69,7 +69,7 @@ def many(loads: list[Seen]) -> list[Round]:
 
 def enough(found: int, rounds: int) -> bool:
     """One may always be missing: one holder that loses its CPU to another program for long."""
-    return 0 < rounds and rounds - found <= max(1, MOST_MISSED * rounds)
+    return rounds > 0 and rounds - found <= max(1, MOST_MISSED * rounds)
 
 
 def sentences(loads: list[Seen]) -> list[str]:
