@@ -50,15 +50,7 @@ def threads_of(text: str) -> dict[str, Hung]:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     program = tmp_path_factory.mktemp("hang") / "program"
-    command = [
-        "cc",
-        "-O1",
-        "-Wall",
-        "-pthread",
-        "-o",
-        program,
-        WORKLOAD.parent / "workload.c",
-    ]
+    command = ["cc", "-O1", "-Wall", "-pthread", "-o", program, WORKLOAD.parent / "workload.c"]
     subprocess.run(command, check=True)
     missing = [name for name in ("mkfs.ext4", "fsfreeze", "mount") if not shutil.which(name)]
     if missing:
