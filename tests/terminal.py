@@ -104,7 +104,7 @@ class Room:
         self.save("server", "#!/bin/sh\nexec sleep 3\n")
         self.save("slow", SLOW)
         self.save("hog", HOG)
-        self.save("Makefile", "all:\n\t@sleep 0.1; true\n")
+        self.save("Makefile", "all check:\n\t@sleep 0.1; true\n")
         self.save("my.klogger", "schema my\nevent A { int id }\n")
         self.save("bad.klogger", BAD_SCHEMA)
         self.save("bad.sql", BAD_ANALYSIS)

@@ -21,7 +21,8 @@ def test_events_of_several_schemata_are_in_one_view(tmp_path: Path) -> None:
     )
     con.execute(
         "INSERT INTO WAIT BY NAME SELECT 20 AS time, 1 AS cpu, 1 AS serial, 4096 AS lock,"
-        " 0 AS user_stack, 2 AS expected, 7 AS holder, 9 AS op, false AS timed, 6 AS tid, 5 AS tgid"
+        " 0 AS user_stack, 2 AS expected, 7 AS holder, 9 AS op, false AS timed, 120 AS prio,"
+        " 6 AS tid, 5 AS tgid"
     )
     con.execute(
         "INSERT INTO DELIVERED BY NAME SELECT 30 AS time, 1 AS cpu, 2 AS serial, 16 AS address,"
@@ -37,7 +38,7 @@ def test_events_of_several_schemata_are_in_one_view(tmp_path: Path) -> None:
         told = dict(log.rows("SELECT event, what FROM told('chosen')"))
         assert told == {
             "WAIT": "lock=0x1000 user_stack=0 expected=2 holder=7 op=wait_bitset timed=false"
-            " tid=6 tgid=5",
+            " prio=120 tid=6 tgid=5",
             "DELIVERED": "address=0x10 user_stack=0 code=1 sig=SIGSEGV action=handler tid=6 tgid=5",
         }
 

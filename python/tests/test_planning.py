@@ -65,7 +65,7 @@ def test_each_study_fits_its_least_budget_and_any_other(
     study = discover.load(discover.files()[name]).study
 
     def make(seconds: float) -> list[Arm]:
-        return list(study.arms(Plan(here, seconds, tmp_path, lambda _: Path(os.devnull))))
+        return list(study.arms(Plan(here, seconds, tmp_path, lambda *_, **__: Path(os.devnull))))
 
     budget = study.least_seconds * factor
     assert planning.fits(budget, make), f"{name} in {budget} s"

@@ -301,5 +301,5 @@ STUDY = Study(
     arms=arms,
     analyse=analyse,
     seconds=45,
-    least_seconds=22,
+    least_seconds=30,
 )
