@@ -35,6 +35,10 @@ impl Drains {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn cpus(&self) -> Vec<u16> {
+        self.lock().iter().map(|d| d.cpu).collect()
+    }
+
     pub fn notes(&self) -> Vec<String> {
         self.lock().iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect()
     }

@@ -97,17 +97,21 @@ impl Feed {
     }
 }
 
-/// Starts the thread. `status`: where a failure of the follower is noted, if it ends the recording.
+/// Starts the thread. `cpus`: those whose rings are drained, so that none is forgotten before its
+/// drain thread has had its first turn. `status`: where a failure of the follower is noted, if it
+/// ends the recording.
 pub fn start(
     follower: Box<dyn Follower>,
     preamble: &Preamble,
+    cpus: &[u16],
     status: Option<Arc<Status>>,
 ) -> (Feed, JoinHandle<()>) {
     let (to, pieces) = channel();
     let queue: Arc<Queue> = Arc::default();
     let (shared, preamble) = (queue.clone(), preamble.clone());
+    let mut merge = LiveMerge::new(&preamble.events);
+    cpus.iter().for_each(|&cpu| merge.until(Source::Cpu(cpu), 0));
     let run = move || {
-        let merge = LiveMerge::new(&preamble.events);
         let mut worker = Worker { follower, merge, queue: shared, status, failed: false };
         worker.follower.begin(&preamble);
         worker.run(&pieces);
@@ -176,5 +180,66 @@ impl Worker {
                 failure.get_or_insert(e);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_log::builder::RecordBuilder;
+    use klogger_schema::layout::EventLayout;
+    use std::sync::Mutex;
+
+    /// The values of events, and whether they were late.
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<(i64, bool)>>>);
+
+    impl Follower for Seen {
+        fn begin(&mut self, _: &Preamble) {}
+        fn add(&mut self, _: &Addition) {}
+        fn arrives(&mut self, _: &EventRef) {}
+        fn event(&mut self, event: &EventRef, late: bool) {
+            self.0.lock().unwrap().push((event.get("n").unwrap().int().unwrap(), late));
+        }
+        fn missed(&mut self, _: u64) {}
+        fn pause(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn layout() -> EventLayout {
+        let field = serde_json::json!({
+            "name": "n", "type": "i64", "scalar": "i64", "shape": "one", "offset": 8
+        });
+        let event = serde_json::json!({
+            "id": 1, "schema": "x", "name": "TICK", "fixed": 16, "fields": [field]
+        });
+        serde_json::from_value(event).unwrap()
+    }
+
+    #[test]
+    fn a_cpu_is_waited_for_before_its_thread_has_had_its_first_turn() {
+        let (seen, layout) = (Seen::default(), layout());
+        let preamble = Preamble { events: vec![layout.clone()], ..Preamble::default() };
+        let (feed, thread) = start(Box::new(seen.clone()), &preamble, &[0, 1], None);
+        // So late that the wait never ends by itself.
+        let begin = os::monotonic_ns() + 3_600_000_000_000;
+        let block = |cpu, n: i64| {
+            let mut records = Vec::new();
+            RecordBuilder::new(&layout).int("n", n).finish(begin + n as u64, &mut records);
+            let origin = klogger_log::origin::Origin::Cpu(cpu);
+            feed.block(
+                &EventBlock { origin, time_base: begin, first_serial: 0, records: &records },
+                1,
+            );
+        };
+        block(0, 2);
+        feed.until(Source::Cpu(0), begin + 10);
+        thread::sleep(3 * WAIT);
+        assert_eq!(*seen.0.lock().unwrap(), []);
+        block(1, 1);
+        drop(feed);
+        thread.join().unwrap();
+        assert_eq!(*seen.0.lock().unwrap(), [(1, false), (2, false)]);
     }
 }

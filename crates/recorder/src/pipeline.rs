@@ -142,7 +142,8 @@ impl Pipeline {
         alone: bool,
     ) -> Feed {
         let status = alone.then(|| self.outlet.status.clone());
-        let (feed, thread) = follower::start(follower, preamble, status);
+        let cpus = self.drains.as_ref().map(|drains| drains.cpus()).unwrap_or_default();
+        let (feed, thread) = follower::start(follower, preamble, &cpus, status);
         self.follower = Some(thread);
         feed
     }
