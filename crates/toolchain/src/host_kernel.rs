@@ -154,7 +154,7 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
         "recording needs {}, which this process does not have",
         missing.join(" and ")
     ))
-    .help("run klogger as root: sudo klogger record ..."))
+    .help("run klogger as root: the same command after sudo"))
 }
 
 /// Thread ids in the kernel's events are those of the initial pid namespace. They can be compared

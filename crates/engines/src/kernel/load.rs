@@ -93,7 +93,7 @@ pub fn cannot_open(error: io::Error) -> Error {
             "wait for its end; recordings by the bpf engine (--engine bpf) can run beside it",
         ),
         ErrorKind::PermissionDenied => Error::new(format!("{PATH} requires root"))
-            .help("run klogger as root: sudo klogger record ..."),
+            .help("run klogger as root: the same command after sudo"),
         ErrorKind::NotFound => Error::new(format!(
             "the module {CORE} is loaded, but there is no {PATH}"
         ))
