@@ -35,6 +35,14 @@ impl Drains {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn cpus(&self) -> Vec<u16> {
+        self.lock().iter().map(|drain| drain.cpu).collect()
+    }
+
+    pub fn wake(&self) {
+        self.lock().iter().for_each(Drain::wake);
+    }
+
     pub fn notes(&self) -> Vec<String> {
         self.lock().iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect()
     }
