@@ -10,11 +10,12 @@ use crate::format::{self, BLOCK_HEADER_SIZE, BLOCK_MAGIC, BlockHeader, Kind, TRA
 use crate::ledger::{Key, Ledger};
 use crate::origin::Origin;
 use crate::parts;
-use crate::preamble::{Addition, Preamble};
+use crate::preamble::{Addition, Preamble, SchemaText};
 use crate::reader::{Head, read_addition, read_head};
 use crate::scan::{self, Block};
 use crate::source::Source;
 use crate::validate::Known;
+use klogger_schema::layout::EventLayout;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::take;
 
@@ -64,11 +65,15 @@ pub struct Arriving {
     /// Where bytes began that are no block.
     lost_at: Option<u64>,
     complete: bool,
+    /// The preamble of this log is still to come.
+    in_head: bool,
+    /// There was another log before this one.
+    begun: bool,
 }
 
 impl Arriving {
     pub fn new() -> Arriving {
-        Arriving { room: format::ADDITIONS_MAX, ..Arriving::default() }
+        Arriving { room: format::ADDITIONS_MAX, in_head: true, ..Arriving::default() }
     }
 
     /// More bytes of the log have come.
@@ -80,6 +85,23 @@ impl Arriving {
     /// What has not been read.
     fn rest(&self) -> &[u8] {
         &self.bytes[self.start..]
+    }
+
+    /// Another log goes on where this one ends: the next segment of its recording. Streams and
+    /// events keep their numbers.
+    pub fn restart(&mut self) {
+        let before = take(self);
+        *self = Arriving {
+            begun: before.preamble.is_some(),
+            preamble: before.preamble,
+            known: before.known,
+            room: before.room,
+            serials: before.serials,
+            lost: before.lost,
+            damage: before.damage,
+            ..Arriving::default()
+        };
+        self.in_head = true;
     }
 
     /// How much of the log has come.
@@ -137,17 +159,9 @@ impl Arriving {
             if self.rest().len() < self.need || self.complete {
                 return Ok(None);
             }
-            match self.preamble {
-                None => {
-                    if !self.read_preamble()? {
-                        return Ok(None);
-                    }
-                }
-                Some(_) => {
-                    if !self.read_block() {
-                        return Ok(None);
-                    }
-                }
+            let more = if self.in_head { self.read_preamble()? } else { self.read_block() };
+            if !more {
+                return Ok(None);
             }
         }
     }
@@ -158,7 +172,7 @@ impl Arriving {
     ///
     /// If there is no preamble.
     pub fn finish(&mut self, why: Key) -> Result<(), Error> {
-        if self.preamble.is_none() {
+        if self.in_head {
             read_head(&Source::Memory(take(&mut self.bytes)))?;
         }
         if self.complete {
@@ -189,10 +203,9 @@ impl Arriving {
         self.bytes = bytes;
         match head {
             Ok(Head { preamble, end, .. }) if end <= self.bytes.len() as u64 => {
-                self.known = Known::new(&preamble).map_err(Error::PreambleCorrupt)?;
-                self.preamble = Some(preamble);
+                self.begin(preamble).map_err(Error::PreambleCorrupt)?;
+                self.in_head = false;
                 self.pass(end as usize);
-                self.ready.push_back(Piece::Begin);
                 Ok(true)
             }
             Ok(Head { end, .. }) => {
@@ -205,6 +218,30 @@ impl Arriving {
             }
             Err(e) => Err(e),
         }
+    }
+
+    fn begin(&mut self, preamble: Preamble) -> Result<(), String> {
+        let known = Known::new(&preamble)?;
+        if !self.begun {
+            self.known = known;
+            self.preamble = Some(preamble);
+            self.ready.push_back(Piece::Begin);
+            return Ok(());
+        }
+        // What the segments before this one have learned is in its preamble.
+        let Some(before) = &self.preamble else { return Ok(()) };
+        let is_same = |event: &EventLayout| preamble.events.iter().any(|e| e == event);
+        if !before.events.iter().all(is_same) {
+            return Err("it is not of the same recording as the segment before it".into());
+        }
+        let new_event = |e: &EventLayout| before.events.iter().all(|known| known.id != e.id);
+        let new_schema = |s: &SchemaText| before.schemas.iter().all(|known| known.name != s.name);
+        let addition = Addition {
+            schemas: preamble.schemas.into_iter().filter(new_schema).collect(),
+            events: preamble.events.into_iter().filter(new_event).collect(),
+            decodings: preamble.decodings,
+        };
+        if addition.events.is_empty() { Ok(()) } else { self.add(addition) }
     }
 
     /// Steps over `count` bytes.

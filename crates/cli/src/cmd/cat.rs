@@ -5,6 +5,7 @@ mod clock;
 mod follow;
 mod input;
 mod printer;
+mod segments;
 
 use self::input::Input;
 use super::Outcome;
@@ -25,7 +26,8 @@ pub struct Args {
     /// The log; '-' is standard input, whose events are printed as they come
     file: PathBuf,
 
-    /// Go on printing while the log is being recorded, until the recording ends
+    /// Go on printing while the log is being recorded, until the recording ends. FILE may be the
+    /// folder of its segments
     #[arg(long)]
     follow: bool,
 
@@ -58,6 +60,9 @@ impl Args {
 pub fn run(args: Args) -> Outcome {
     if args.file.as_os_str() == open::STDIN && !open::is_stdin_a_file() {
         return live(&args, Input::stdin()?);
+    }
+    if args.follow && args.file.is_dir() {
+        return live(&args, Input::folder(&args.file)?);
     }
     let reader = match args.follow {
         true => open::quietly(&args.file)?,

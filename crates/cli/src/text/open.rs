@@ -84,7 +84,7 @@ pub fn warn(reader: &Reader, later: &[Damage]) {
 /// The same for damage that was collected before.
 pub fn warn_of(reader: &Reader, found: &[Damage]) {
     warn_of_damage(found);
-    warn_by_ledger(&reader.ledger(&[]));
+    warn_of_losses(lost(&reader.ledger(&[])));
 }
 
 /// Prints damage.
@@ -103,16 +103,15 @@ pub fn warn_of_damage(found: &[Damage]) {
     }
 }
 
-/// Prints how many events are lost according to a ledger; not those that were lost by damage.
-pub fn warn_by_ledger(ledger: &Ledger) {
+/// How many events are lost according to a ledger; not those that were lost by damage.
+pub fn lost(ledger: &Ledger) -> u64 {
     let read =
         [Key::BlockCorrupt, Key::FileCut, Key::SerialGap, Key::TimeDisorder].map(|k| k.info().name);
     let losses = ledger
         .entries
         .iter()
         .filter(|e| e.severity >= Severity::Loss && !read.contains(&e.key.as_str()));
-    let lost: u64 = losses.fold(0, |sum, e| sum.saturating_add(e.count));
-    warn_of_losses(lost);
+    losses.fold(0, |sum, e| sum.saturating_add(e.count))
 }
 
 /// So many events were lost, which are not among the damage.

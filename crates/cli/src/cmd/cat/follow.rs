@@ -45,6 +45,10 @@ pub struct Follow<'a> {
     printer: Printer<'a>,
     /// Bytes of records since events were printed last.
     taken: usize,
+    /// According to the ledgers that have come.
+    lost: u64,
+    /// A ledger has not come.
+    unaccounted: bool,
     /// Ctrl-C, if the input is a pipe.
     interrupted: Arc<AtomicBool>,
 }
@@ -58,6 +62,8 @@ impl<'a> Follow<'a> {
             clock: Clock::new(),
             printer,
             taken: 0,
+            lost: 0,
+            unaccounted: false,
             interrupted: Arc::default(),
         }
     }
@@ -67,7 +73,7 @@ impl<'a> Follow<'a> {
             read_on_when_interrupted(&self.interrupted)?;
         }
         let mut said = Interruption::default();
-        let why = loop {
+        loop {
             let log = &mut self.log;
             let came = self.input.read(&mut |bytes| log.push(bytes));
             let came = came.map_err(|e| Failure::new(format!("{}: {e}", self.input.name())))?;
@@ -81,12 +87,25 @@ impl<'a> Follow<'a> {
             }
             said.look(&self.interrupted);
             match came {
-                Came::End(why) => break why,
-                _ if self.log.is_complete() || self.printer.is_over() => break Key::FileCut,
-                Came::Bytes | Came::Nothing => {}
+                _ if self.printer.is_over() => break,
+                Came::End(why) if !self.go_on(why)? => break,
+                _ if self.log.is_complete() && !self.go_on(Key::FileCut)? => break,
+                Came::End(_) | Came::Bytes | Came::Nothing => {}
             }
-        };
-        self.end(why)
+        }
+        self.end()
+    }
+
+    /// Ends this log, and goes on with the next segment of its recording; false if there is none.
+    fn go_on(&mut self, why: Key) -> Result<bool, Failure> {
+        self.log.finish(why).map_err(|e| failure(&self.input.name(), &e))?;
+        self.lost += self.log.ledger().map_or(0, open::lost);
+        self.unaccounted |= self.log.ledger().is_none();
+        let goes_on = self.input.go_on()?;
+        if goes_on {
+            self.log.restart();
+        }
+        Ok(goes_on)
     }
 
     /// Takes in what has come.
@@ -156,15 +175,10 @@ impl<'a> Follow<'a> {
         if printer.is_full() { printer.flush() } else { Ok(()) }
     }
 
-    fn end(mut self, why: Key) -> Outcome {
-        let name = self.input.name();
+    fn end(mut self) -> Outcome {
         if let Some(merge) = &mut self.merge {
             let printer = &mut self.printer;
             merge.finish(&mut |event, late| printer.event(event, late));
-        }
-        let is_over = self.printer.is_over();
-        if !is_over {
-            self.log.finish(why).map_err(|e| failure(&name, &e))?;
         }
         self.printer.end()?;
         self.warn();
@@ -181,10 +195,8 @@ impl<'a> Follow<'a> {
             ));
         }
         open::warn_of_damage(self.log.damage());
-        match self.log.ledger() {
-            Some(ledger) => open::warn_by_ledger(ledger),
-            None => open::warn_of_losses(self.log.lost()),
-        }
+        let lost = if self.unaccounted { self.lost.max(self.log.lost()) } else { self.lost };
+        open::warn_of_losses(lost);
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Where a log comes from that is not complete yet: a file that grows, or a pipe.
 
+use super::segments::Segments;
 use crate::failure::Failure;
 use crate::messages;
 use klogger_log::ledger::Key;
@@ -38,11 +39,12 @@ pub struct Input {
 enum From {
     Pipe(File),
     File(Growing),
+    Folder(Segments),
 }
 
 /// A file that is being written.
-struct Growing {
-    path: PathBuf,
+pub struct Growing {
+    pub path: PathBuf,
     file: File,
     offset: u64,
     looked: Instant,
@@ -58,10 +60,20 @@ impl Input {
     }
 
     pub fn file(path: &Path) -> Result<Input, Failure> {
-        let file =
-            File::open(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-        let (path, looked) = (path.to_path_buf(), Instant::now());
-        Ok(Input::new(From::File(Growing { path, file, offset: 0, looked, replaced: false })))
+        Ok(Input::new(From::File(Growing::open(path)?)))
+    }
+
+    /// The segments of a recording, from the first one that is there.
+    pub fn folder(path: &Path) -> Result<Input, Failure> {
+        Ok(Input::new(From::Folder(Segments::open(path)?)))
+    }
+
+    /// Goes on with the next log, where this one has ended; false if there is none.
+    pub fn go_on(&mut self) -> Result<bool, Failure> {
+        match &mut self.from {
+            From::Folder(segments) => segments.go_on(),
+            From::Pipe(_) | From::File(_) => Ok(false),
+        }
     }
 
     fn new(from: From) -> Input {
@@ -73,12 +85,13 @@ impl Input {
         match &self.from {
             From::Pipe(_) => "standard input".into(),
             From::File(growing) => growing.path.display().to_string(),
+            From::Folder(segments) => segments.current.path.display().to_string(),
         }
     }
 
     /// Whether it is a file, whose recorder may be asked to hurry.
     pub fn is_file(&self) -> bool {
-        matches!(self.from, From::File(_))
+        !matches!(self.from, From::Pipe(_))
     }
 
     /// Passes what comes next to `take`; waits for a short time if there is nothing.
@@ -87,6 +100,7 @@ impl Input {
         match from {
             From::Pipe(pipe) => read_pipe(pipe, buffer, take),
             From::File(growing) => growing.read(buffer, take),
+            From::Folder(segments) => segments.current.read(buffer, take),
         }
     }
 }
@@ -109,6 +123,18 @@ fn read_pipe(pipe: &mut File, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) ->
 }
 
 impl Growing {
+    pub fn open(path: &Path) -> Result<Growing, Failure> {
+        let cannot = |e| Failure::new(format!("{}: {e}", path.display()));
+        let file = File::open(path).map_err(cannot)?;
+        let (path, looked) = (path.to_path_buf(), Instant::now());
+        Ok(Growing { path, file, offset: 0, looked, replaced: false })
+    }
+
+    /// Whether a recorder is writing it.
+    pub fn is_being_written(&self) -> bool {
+        writing(&self.file) == Writing::Yes
+    }
+
     fn read(&mut self, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) -> io::Result<Came> {
         // Before the file is read: what was not being written then is complete.
         let writing = writing(&self.file);
