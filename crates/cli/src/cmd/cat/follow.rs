@@ -34,6 +34,8 @@ const HOLD_FOLLOWED_NS: u64 = 10_000_000_000;
 const BATCH: usize = 8 << 20;
 /// How long the recorder may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// When it is asked again, if it has not answered.
+const SOON: Duration = Duration::from_millis(100);
 /// How long a pipe may go on after Ctrl-C before that is said.
 const GOES_ON: Duration = Duration::from_secs(1);
 
@@ -152,11 +154,10 @@ impl<'a> Follow<'a> {
             return Err(Failure::new(format!("{}: {what}", self.input.name()))
                 .help("write the log to a file, and read that"));
         }
-        let is_ours = match self.input.is_file() {
-            true => hurry(preamble.recorder.pid),
-            false => is_of_this_boot(preamble),
-        };
-        let symbols = || match is_ours {
+        if self.input.is_file() {
+            hurry(preamble.recorder.pid);
+        }
+        let symbols = || match is_of_this_boot(preamble) {
             true => Symbols::new(machine::symbols().into_bytes()),
             false => Symbols::default(),
         };
@@ -233,25 +234,27 @@ impl Interruption {
     }
 }
 
-/// Asks the recorder again and again for events that come soon; false if it does not answer.
-fn hurry(pid: u32) -> bool {
-    let ask = move || send_within(pid, &Request::Follow, PATIENCE);
-    if let Err(e) = ask() {
-        messages::note(&format!(
-            "events may come up to {} s late: {}",
-            HOLD_NS / 1_000_000_000,
-            e.message
-        ));
-        return false;
-    }
-    thread::spawn(move || {
+/// Asks the recorder again and again for events that come soon. It may not have begun to answer, and
+/// ends with its recording.
+fn hurry(pid: u32) {
+    let ask = move || {
+        let begun = Instant::now();
+        let mut said = false;
         loop {
-            thread::sleep(FOLLOWED / 3);
-            // It ends with its recording.
-            let _ = ask();
+            let asked = send_within(pid, &Request::Follow, PATIENCE);
+            said |= asked.is_ok();
+            if let Err(e) = asked
+                && !said
+                && begun.elapsed() > PATIENCE
+            {
+                said = true;
+                let seconds = HOLD_NS / 1_000_000_000;
+                messages::note(&format!("events may come up to {seconds} s late: {}", e.message));
+            }
+            thread::sleep(if said { FOLLOWED / 3 } else { SOON });
         }
-    });
-    true
+    };
+    thread::spawn(ask);
 }
 
 /// Whether a log is of this machine, and since it was started: then the kernel's symbols are the
