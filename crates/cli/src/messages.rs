@@ -123,8 +123,11 @@ pub fn summary(log: &Path, summary: &Summary, ledger: &Ledger, more: Value) {
     send(&message);
 }
 
-/// An absolute path, which is valid in every directory.
+/// An absolute path, which is valid in every directory; `-` stays.
 pub fn absolute(path: &Path) -> String {
+    if path.as_os_str() == "-" {
+        return "-".into();
+    }
     std::path::absolute(path).unwrap_or_else(|_| path.into()).to_string_lossy().into_owned()
 }
 

@@ -107,12 +107,6 @@ const REFUSED: &[(&[&str], &str)] = &[
          help: choose a file with -o FILE\n",
     ),
     (
-        &["--engine", "user", "-o", "-", "--", "true"],
-        "klogger: cannot write the log to standard output: a log is completed in place at its \
-         end, which needs a file\n  help: name a file with -o FILE; 'klogger cat FILE' then \
-         writes the events to standard output, also into a pipe\n",
-    ),
-    (
         &["--engine", "user", "-p", "4194304"],
         "klogger: there is no process or thread 4194304\n  \
          help: see 'ps -eL' for those there are\n",

@@ -70,6 +70,7 @@ impl Damage {
             Kind::Index => Damage { what: format!("the index: {why}"), ..damage },
             Kind::Schemata => Damage { what: format!("the schema of a program: {why}"), ..damage },
             Kind::Preamble => Damage { what: format!("the copy of the preamble: {why}"), ..damage },
+            Kind::Progress => Damage { what: format!("a statement of progress: {why}"), ..damage },
             Kind::Other(_) => Damage { what: format!("a block of unknown kind: {why}"), ..damage },
         }
     }

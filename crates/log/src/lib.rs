@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** no other crate knows the bytes of a log or of a record.
 
+pub mod arriving;
 pub mod builder;
 pub mod builtin;
 pub mod code;

@@ -14,9 +14,9 @@ use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The longest time for which an event is held back.
+/// The longest time for which an event is held back, unless [`LiveMerge::hold`] says otherwise.
 pub const HOLD_NS: u64 = 1_000_000_000;
-/// Bytes of records that are held back at most.
+/// Bytes that are held back at most: records, and what is noted of each.
 const BYTES_MAX: usize = 256 << 20;
 
 /// An event that is held back.
@@ -34,6 +34,11 @@ impl Held {
     fn key(&self) -> (u64, Origin, u64) {
         (self.time, self.origin, self.serial)
     }
+
+    /// Bytes of memory.
+    fn taken(&self) -> usize {
+        self.size as usize + size_of::<Held>()
+    }
 }
 
 /// The events of a recording, on their way to whoever follows it.
@@ -44,9 +49,10 @@ pub struct LiveMerge<S> {
     sizes: SizeTable,
     lost: LostRecord,
     held: Vec<Held>,
-    /// Bytes of the records in `held`.
+    /// Bytes that `held` takes.
     bytes: usize,
     bytes_max: usize,
+    hold_ns: u64,
     /// Before which time each source has handed over everything.
     sources: BTreeMap<S, u64>,
     /// The time of the last event that was passed on.
@@ -63,11 +69,17 @@ impl<S: Ord> LiveMerge<S> {
             held: Vec::new(),
             bytes: 0,
             bytes_max: BYTES_MAX,
+            hold_ns: HOLD_NS,
             sources: BTreeMap::new(),
             passed: 0,
         };
         merge.add(events);
         merge
+    }
+
+    /// From here on, events are held back for this time at most.
+    pub fn hold(&mut self, hold_ns: u64) {
+        self.hold_ns = hold_ns;
     }
 
     /// Learns events that a later block may contain.
@@ -81,7 +93,8 @@ impl<S: Ord> LiveMerge<S> {
         }
     }
 
-    /// Takes in the records of a block. `arrives` gets each event at once, whatever its time.
+    /// Takes in the records of a block, up to one that is invalid, and returns their bytes. `arrives`
+    /// gets each event at once, whatever its time.
     pub fn block(
         &mut self,
         origin: Origin,
@@ -89,7 +102,7 @@ impl<S: Ord> LiveMerge<S> {
         first_serial: u64,
         records: &[u8],
         arrives: &mut dyn FnMut(&EventRef),
-    ) {
+    ) -> usize {
         let block: Arc<[u8]> = records.into();
         let (mut at, mut serial) = (0, first_serial);
         while let (Some(header), Some(size)) =
@@ -109,10 +122,11 @@ impl<S: Ord> LiveMerge<S> {
             if let Some(event) = self.event(&held) {
                 arrives(&event);
             }
-            self.bytes += size;
+            self.bytes += held.taken();
             at += size;
             self.held.push(held);
         }
+        at
     }
 
     /// `source` has handed over all its events before this time. It is waited for from now on;
@@ -124,7 +138,7 @@ impl<S: Ord> LiveMerge<S> {
     /// Passes on the events that need not be held back any longer, and whether each is late.
     pub fn release(&mut self, now_ns: u64, pass: &mut dyn FnMut(&EventRef, bool)) {
         let told = self.sources.values().min().copied().unwrap_or(0);
-        self.pass_on(told.max(now_ns.saturating_sub(HOLD_NS)), pass);
+        self.pass_on(told.max(now_ns.saturating_sub(self.hold_ns)), pass);
     }
 
     /// Passes on all events: no more will come.
@@ -138,9 +152,9 @@ impl<S: Ord> LiveMerge<S> {
         // Each block is in the order of time, or nearly so: the sort merges a few runs.
         self.held.sort_by_key(Held::key);
         let mut count = self.held.partition_point(|held| held.time < until);
-        let mut left = self.bytes - size_of(&self.held[..count]);
+        let mut left = self.bytes - bytes_of(&self.held[..count]);
         while left > self.bytes_max {
-            left -= self.held[count].size as usize;
+            left -= self.held[count].taken();
             count += 1;
         }
         let rest = self.held.split_off(count);
@@ -169,8 +183,8 @@ impl<S: Ord> LiveMerge<S> {
     }
 }
 
-fn size_of(held: &[Held]) -> usize {
-    held.iter().map(|one| one.size as usize).sum()
+fn bytes_of(held: &[Held]) -> usize {
+    held.iter().map(Held::taken).sum()
 }
 
 #[cfg(test)]
@@ -260,11 +274,12 @@ mod tests {
     #[test]
     fn what_takes_too_much_memory_is_passed_on_early() {
         let mut run = Run::new();
-        run.merge.bytes_max = 32;
+        let each = size_of::<Held>() + 16;
+        run.merge.bytes_max = 2 * each;
         run.merge.until(0, 1);
         run.block(0, 0, &[1, 2, 3, 4]);
         assert_eq!(run.release(1), on_time(&[1, 2]));
-        assert_eq!(run.merge.bytes, 32);
+        assert_eq!(run.merge.bytes, 2 * each);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 
 mod head;
 
-use self::head::{Head, read_addition, read_copy, read_head};
+use self::head::read_copy;
+pub(crate) use self::head::{Head, read_addition, read_head};
 use crate::code::Code;
 use crate::damage::{Damage, note};
 use crate::error::Error;
@@ -42,6 +43,11 @@ pub struct Reader {
 impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
         Reader::from_source(Source::file(File::open(path)?)?)
+    }
+
+    /// Reads a log from an open file.
+    pub fn of(file: File) -> Result<Reader, Error> {
+        Reader::from_source(Source::file(file)?)
     }
 
     /// Opens a log in memory.
@@ -188,6 +194,7 @@ impl Reader {
                 | Kind::Stacks
                 | Kind::Preamble
                 | Kind::Code
+                | Kind::Progress
                 | Kind::Other(_) => {}
             }
         }

@@ -230,6 +230,16 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
+    /// Says that all events before this time have been appended, for those who follow the log.
+    pub fn progress(&mut self, until_ns: u64) -> io::Result<()> {
+        let (first_time, last_time) = (until_ns, until_ns);
+        self.append(
+            BlockHeader { first_time, last_time, ..BlockHeader::plain(Kind::Progress) },
+            &[],
+            false,
+        )
+    }
+
     /// What has been written so far.
     pub fn summary(&self) -> Summary {
         let counts = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);

@@ -40,8 +40,9 @@ pub use signals::{
 };
 pub use sockets::{connect_abstract, peer_uid};
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -61,6 +62,30 @@ pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bo
         Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
         _ => Ok(list.iter().map(|p| p.revents != 0).collect()),
     }
+}
+
+/// Waits until `fd` can be written to, or the timeout.
+pub fn poll_writable(fd: BorrowedFd, timeout: Duration) -> io::Result<()> {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let millis = timeout.as_millis().min(i32::MAX as u128) as libc::c_int;
+    // SAFETY: it is one valid structure.
+    match check(unsafe { libc::poll(&mut one, 1, millis) }) {
+        Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// What standard output is, as another descriptor.
+pub fn stdout_file() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// What standard output was: from here on it is standard error.
+pub fn take_stdout() -> io::Result<File> {
+    let taken = stdout_file()?;
+    // SAFETY: both are descriptors of this process, which has them for good.
+    check(unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) })?;
+    Ok(taken)
 }
 
 /// True if the process is in our own process group, to which a terminal sends its signals.

@@ -36,7 +36,11 @@ impl Drains {
     }
 
     pub fn cpus(&self) -> Vec<u16> {
-        self.lock().iter().map(|d| d.cpu).collect()
+        self.lock().iter().map(|drain| drain.cpu).collect()
+    }
+
+    pub fn wake(&self) {
+        self.lock().iter().for_each(Drain::wake);
     }
 
     pub fn notes(&self) -> Vec<String> {

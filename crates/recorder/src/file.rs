@@ -2,25 +2,22 @@
 //! The log's file: created without damage to existing files, and removed if the recording does not
 //! start.
 
+use crate::destination::{check_stdout, is_stdout};
 use klogger_os::Error;
 use klogger_os::files::{cannot_write, discards, folder_of};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, IsTerminal};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
 
-/// Names of the standard output.
-const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
-
 /// Whether a log can be made at `path`, as far as that can be seen before anything is recorded.
 pub fn check(path: &Path) -> Result<(), Error> {
     let help = "choose another file with -o FILE";
-    if STDOUT.iter().any(|name| path.as_os_str() == *name) {
-        return Err(refuse_stdout());
+    if is_stdout(path) {
+        return check_stdout();
     }
     if path.file_name().is_none() {
         let error = Error::new(format!("'{}' is not the name of a file", path.display()));
@@ -36,18 +33,6 @@ pub fn check(path: &Path) -> Result<(), Error> {
         Err(e) => Err(cannot_write(path, e)),
         Ok(_) => path.symlink_metadata().map_or(Ok(()), |found| refuse(path, &found)),
     }
-}
-
-/// `-o -`, `-o /dev/stdout`
-fn refuse_stdout() -> Error {
-    let what = match io::stdout().is_terminal() {
-        true => "it is a terminal, and a log is not text",
-        false => "a log is completed in place at its end, which needs a file",
-    };
-    Error::new(format!("cannot write the log to standard output: {what}")).help(
-        "name a file with -o FILE; 'klogger cat FILE' then writes the events to standard output, \
-         also into a pipe",
-    )
 }
 
 /// Creates the log file; true if an existing one was kept as NAME.old. An existing file is never
@@ -172,10 +157,6 @@ mod tests {
             );
         }
         assert_eq!(message(Path::new("")), "'' is not the name of a file");
-        for stdout in STDOUT {
-            let said = message(Path::new(stdout));
-            assert!(said.starts_with("cannot write the log to standard output: "), "{said}");
-        }
         assert!(check(&file).is_ok() && check(Path::new("x.klog")).is_ok());
         assert!(check(Path::new("/dev/null")).is_ok());
     }

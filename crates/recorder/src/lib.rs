@@ -2,6 +2,7 @@
 //! A recording: all its steps, from the first check to the ledger.
 
 mod checks;
+pub mod destination;
 mod drain;
 mod drains;
 mod dump;
@@ -14,6 +15,7 @@ mod ledger;
 mod names;
 mod pipeline;
 mod poll;
+mod reached;
 pub mod rescue;
 mod scope;
 mod session;

@@ -3,6 +3,7 @@
 
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
+use crate::destination::Destination;
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
@@ -17,10 +18,9 @@ use klogger_log::writer::{Summary, Writer};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::RecordKinds;
-use klogger_ring::block::{Builtin, Outlet, Status, ToWriter};
+use klogger_ring::block::{Builtin, Followed, Outlet, Source, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -75,8 +75,8 @@ impl Pipeline {
         &self.outlet.status
     }
 
-    /// Messages wait until there is a file. `followed`: somebody follows the recording.
-    pub fn new(layouts: &[EventLayout], followed: bool) -> Pipeline {
+    /// Messages wait until there is a file.
+    pub fn new(layouts: &[EventLayout]) -> Pipeline {
         let (to_writer, messages) = sync_channel(128);
         let (log, writer) = start_writer(messages);
         let outlet = Outlet {
@@ -84,7 +84,7 @@ impl Pipeline {
             pool: Arc::default(),
             status: Arc::default(),
             builtin: Builtin(Arc::new(layouts.to_vec())),
-            followed,
+            followed: Arc::default(),
         };
         Pipeline {
             outlet,
@@ -98,6 +98,20 @@ impl Pipeline {
             writer,
             follower: None,
             notes: Vec::new(),
+        }
+    }
+
+    /// Whether somebody follows the recording.
+    pub fn followed(&self) -> &Followed {
+        &self.outlet.followed
+    }
+
+    /// Somebody reads the log while it is written, or does not any more.
+    pub fn be_followed(&self, yes: bool) {
+        self.outlet.followed.in_log(yes);
+        if yes {
+            // They may be asleep for a second.
+            self.drains.iter().for_each(|drains| drains.wake());
         }
     }
 
@@ -148,13 +162,14 @@ impl Pipeline {
         feed
     }
 
-    /// From here on there is a file.
+    /// From here on there is a file. `programs`: an engine drains rings of programs.
     pub fn write(
         &mut self,
-        writer: Writer<File>,
+        writer: Writer<Destination>,
         start_ns: u64,
         threads: Option<ThreadNames>,
         feed: Option<Feed>,
+        programs: bool,
     ) {
         let log = LogWriter::new(
             writer,
@@ -164,11 +179,18 @@ impl Pipeline {
             start_ns,
         )
         .naming(threads)
-        .feeding(feed);
+        .feeding(feed)
+        .followed(self.outlet.followed.clone(), self.sources(programs));
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
         }
+    }
+
+    /// Who hands over blocks of events.
+    fn sources(&self, programs: bool) -> Vec<Source> {
+        let cpus = self.drains.iter().flat_map(|drains| drains.cpus()).map(Source::Cpu);
+        cpus.chain(programs.then_some(Source::Programs)).collect()
     }
 
     /// Logs an event of the recorder itself.
@@ -319,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_writer_has_its_name_before_there_is_a_log_and_ends_without_one() {
-        let pipeline = Pipeline::new(&[], false);
+        let pipeline = Pipeline::new(&[]);
         assert_eq!(writers(), 1);
         let (_, ended) = pipeline.stop();
         assert_eq!(ended.summary().events, 0);

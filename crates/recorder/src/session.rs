@@ -4,9 +4,12 @@
 mod control;
 mod finish;
 mod preamble;
+mod status;
 
+use self::status::Rate;
 use super::checks::{check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
+use crate::destination::{Destination, is_stdout};
 use crate::followed::Followed;
 use crate::host;
 use crate::names::ThreadNames;
@@ -24,7 +27,7 @@ use klogger_os::files::{cannot_write, discards};
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::host_kernel;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 /// A recording that is prepared: everything is loaded and checked, nothing is attached.
@@ -47,6 +50,11 @@ pub struct Session {
     notes: Vec<String>,
     /// The number of the last mark.
     last_mark: Cell<i64>,
+    /// Standard output, if the log goes there.
+    stdout: Option<Destination>,
+    /// Until when somebody follows the log, unless they say so again.
+    followed_until: Cell<Option<Instant>>,
+    rate: RefCell<Rate>,
 }
 
 /// What a running recording waits for.
@@ -69,6 +77,7 @@ impl Session {
         }
         let limits = check_limits(&options, &layouts)?;
         file::check(&options.output)?;
+        let stdout = is_stdout(&options.output).then(Destination::stdout).transpose()?;
         let followed = Followed::of(request, options.choice.engines_for(request))?;
         let engines = options.choice.engines_for(request);
         let alone = engines.len() == 1;
@@ -86,6 +95,9 @@ impl Session {
             gave_up_ns: None,
             notes: [rescue::killed_recorders(), enums].concat(),
             last_mark: Cell::new(0),
+            stdout,
+            followed_until: Cell::new(None),
+            rate: RefCell::default(),
         };
         session.choose()?;
         session.limit()?;
@@ -146,7 +158,13 @@ impl Session {
     /// takes time and interrupts all CPUs, which would show in the log.
     fn attach(&mut self) -> Result<Pipeline, Error> {
         host_kernel::forget_types();
-        let mut pipeline = Pipeline::new(&self.layouts, self.options.follower.is_some());
+        let mut pipeline = Pipeline::new(&self.layouts);
+        if self.options.follower.is_some() {
+            pipeline.followed().directly();
+        } else if self.stdout.is_some() {
+            // Whoever reads a stream cannot ask for this.
+            pipeline.followed().in_log(true);
+        }
         let request = &self.options.request;
         for engine in &mut self.engines {
             engine.disable();
@@ -172,28 +190,47 @@ impl Session {
         };
         let there = self.scope().map(put).unwrap_or_default();
         let preamble = self.preamble(clock)?;
-        let (log, kept_old) = file::open(&self.options.output, self.options.mode)?;
+        let (log, kept_old) = self.open()?;
         let start_ns = preamble.clock.start_ns;
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
-            file::discard(&self.options.output, kept_old);
+            self.discard(kept_old);
             cannot_write(&self.options.output, e)
         });
         let (writer, names) = (started?, self.thread_names(&preamble)?);
         let follower = self.options.follower.take();
-        let alone = self.options.output.metadata().is_ok_and(|found| discards(&found));
+        let to_stdout = is_stdout(&self.options.output);
+        let output = self.options.output.metadata();
+        let alone = !to_stdout && output.is_ok_and(|found| discards(&found));
         let feed = follower.map(|follower| pipeline.follow(follower, &preamble, alone));
-        // Without a log there is nothing that the contents of rings could be rescued for.
-        if feed.is_none() || !alone {
+        // Without a file there is nothing that the contents of rings could be rescued for.
+        if !to_stdout && (feed.is_none() || !alone) {
             self.keep(&preamble);
         }
-        pipeline.write(writer, start_ns, names, feed);
+        let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
+        pipeline.write(writer, start_ns, names, feed, programs);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
         self.poller.start(pipeline.outlet());
         let running = held.map(|held| self.start_command(held)).transpose();
-        let running = running.inspect_err(|_| file::discard(&self.options.output, kept_old))?;
+        let running = running.inspect_err(|_| self.discard(kept_old))?;
         Ok(Workload { running, start_ns })
+    }
+
+    /// What the log is written to; true if an existing file was renamed.
+    fn open(&mut self) -> Result<(Destination, bool), Error> {
+        if let Some(stdout) = self.stdout.take() {
+            return Ok((stdout, false));
+        }
+        let (file, kept_old) = file::open(&self.options.output, self.options.mode)?;
+        Ok((Destination::File(file), kept_old))
+    }
+
+    /// Removes the log: the recording did not start.
+    fn discard(&self, kept_old: bool) {
+        if !is_stdout(&self.options.output) {
+            file::discard(&self.options.output, kept_old);
+        }
     }
 
     /// The threads that probes log, if the recording has a scope.

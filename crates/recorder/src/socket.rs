@@ -38,9 +38,46 @@ pub enum Request {
     Stack {
         number: u64,
     },
+    /// Somebody reads the log while it is written: for [`FOLLOWED`] from now on, events are to come
+    /// into it soon, and it is to say how far it is complete.
+    Follow,
+    /// What is recorded, and how far.
+    Status,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How long a [`Request::Follow`] lasts.
+pub const FOLLOWED: Duration = Duration::from_secs(6);
+
+/// A recording that runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    pub pid: u32,
+    /// Version of klogger.
+    pub klogger: String,
+    pub engine: String,
+    pub schemata: Vec<String>,
+    /// Without built-in ones. Those of programs are not known beforehand.
+    pub events: Vec<String>,
+    /// `all`, `processes` or `threads`.
+    pub scope: String,
+    /// The processes of `-p`.
+    pub pids: Vec<u32>,
+    pub command: Vec<String>,
+    /// An absolute path; `-`: standard output.
+    pub file: String,
+    pub overwrite: bool,
+    pub elapsed_ns: u64,
+    /// What has been taken out of the rings.
+    pub logged: u64,
+    pub lost: u64,
+    /// Of the log.
+    pub bytes: u64,
+    /// Events a second in the last seconds; `None` at the very beginning.
+    pub per_second: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The error, if there is one.
     pub error: Option<String>,
@@ -48,6 +85,9 @@ pub struct Answer {
     /// What a [`Request::Stack`] asked for, the innermost frame first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<Frame>,
+    /// What a [`Request::Status`] asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Box<Status>>,
 }
 
 /// A function on a stack.
@@ -80,7 +120,7 @@ impl Frame {
 
 impl Answer {
     pub fn refuse(error: impl Into<String>, help: Option<String>) -> Answer {
-        Answer { error: Some(error.into()), help, frames: Vec::new() }
+        Answer { error: Some(error.into()), help, ..Answer::default() }
     }
 }
 
@@ -172,12 +212,64 @@ pub fn send(pid: Option<u32>, request: &Request) -> Result<Answer, Error> {
         Some(pid) => (pid, connect(pid)?),
         None => find()?,
     };
-    let answer = ask(stream, request).map_err(|e| no_answer(pid, &e))?;
+    checked(ask(stream, request, ANSWER_PATIENCE).map_err(|e| no_answer(pid, &e))?)
+}
+
+/// An error that the recorder answered.
+fn checked(answer: Answer) -> Result<Answer, Error> {
     match answer.error {
         None => Ok(answer),
         Some(message) => {
             Err(Error { message: escaped(&message), help: answer.help.map(|h| escaped(&h)) })
         }
+    }
+}
+
+/// Sends a request to the recording of process `pid`, which may be stopped: the answer must come in
+/// this time.
+pub fn send_within(pid: u32, request: &Request, patience: Duration) -> Result<Answer, Error> {
+    let stream = connect(pid)?;
+    let answer = ask(stream, request, patience).map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            Error::new(format!("the recording of process {pid} does not answer"))
+        }
+        _ => no_answer(pid, &e),
+    })?;
+    checked(answer)
+}
+
+/// What is behind the name of a recording.
+pub enum Found {
+    Recording(Box<Status>),
+    /// It does not answer in time: its process is stopped, or hangs.
+    Silent,
+    /// It has answered this error.
+    Refused(String),
+    /// A program of this user, which is not asked, and would not answer.
+    OfUser(u32),
+    /// It has ended.
+    Ended,
+}
+
+/// Asks the recording of process `pid` what it is.
+pub fn look(pid: u32, patience: Duration) -> Found {
+    let silent = |e: io::Error| match e.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Found::Silent,
+        _ => Found::Ended,
+    };
+    let stream = match os::connect_abstract(&name(pid)) {
+        Ok(stream) => stream,
+        Err(e) => return silent(e),
+    };
+    match os::peer_uid(stream.as_fd()) {
+        Ok(uid) if !is_trusted(uid) => return Found::OfUser(uid),
+        Ok(_) => {}
+        Err(e) => return silent(e),
+    }
+    match ask(stream, &Request::Status, patience) {
+        Ok(Answer { status: Some(status), .. }) => Found::Recording(status),
+        Ok(answer) => Found::Refused(answer.error.unwrap_or_default()),
+        Err(e) => silent(e),
     }
 }
 
@@ -226,8 +318,8 @@ fn find() -> Result<(u32, UnixStream), Error> {
     }
 }
 
-fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+fn ask(mut stream: UnixStream, request: &Request, patience: Duration) -> io::Result<Answer> {
+    stream.set_read_timeout(Some(patience))?;
     let text = serde_json::to_string(request)?;
     // A peer that refuses the request answers without reading it. Its answer arrives even if
     // writing fails.

@@ -2,8 +2,10 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
+use crate::destination::Destination;
 use crate::follower::Feed;
 use crate::names::ThreadNames;
+use crate::reached::Reached;
 use klogger_engines::stacks::{self, StackTable};
 use klogger_engines::user_code::UserCode;
 use klogger_log::code::Code;
@@ -15,12 +17,11 @@ use klogger_log::symbols::Symbols;
 use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_os as os;
 use klogger_os::machine;
-use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_ring::block::{Block, Builtin, Followed, Pool, Source, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use klogger_symbolize::{Search, symbolize};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -163,7 +164,7 @@ impl Discarded {
 }
 
 pub struct LogWriter {
-    writer: Writer<File>,
+    writer: Writer<Destination>,
     builtin: Builtin,
     status: Arc<Status>,
     pool: Arc<Pool>,
@@ -179,11 +180,12 @@ pub struct LogWriter {
     feed: Option<Feed>,
     /// What of `own` has been fed: bytes, and serial numbers.
     fed: (usize, u64),
+    reached: Reached,
 }
 
 impl LogWriter {
     pub fn new(
-        writer: Writer<File>,
+        writer: Writer<Destination>,
         builtin: Builtin,
         status: Arc<Status>,
         pool: Arc<Pool>,
@@ -203,6 +205,7 @@ impl LogWriter {
             threads: None,
             feed: None,
             fed: (0, 0),
+            reached: Reached::default(),
         }
     }
 
@@ -214,6 +217,11 @@ impl LogWriter {
     /// Passes everything on to whoever follows the recording.
     pub fn feeding(self, feed: Option<Feed>) -> LogWriter {
         LogWriter { feed, ..self }
+    }
+
+    /// Says in the log how far it is complete, while somebody follows it.
+    pub fn followed(self, followed: Arc<Followed>, sources: Vec<Source>) -> LogWriter {
+        LogWriter { reached: Reached::new(followed, sources), ..self }
     }
 
     /// How many threads have no name.
@@ -243,7 +251,7 @@ impl LogWriter {
                 }
                 Ok(ToWriter::Until(source, time_ns)) => {
                     self.feed.iter().for_each(|feed| feed.until(source, time_ns));
-                    self.flush_in_time()
+                    self.until(source, time_ns)
                 }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -328,6 +336,15 @@ impl LogWriter {
         let block = EventBlock { origin, time_base, first_serial: serial, records };
         feed.block(&block, events);
         self.fed = (self.own.len(), serial + events);
+    }
+
+    /// A source has handed over everything before this time.
+    fn until(&mut self, source: Source, time_ns: u64) -> io::Result<()> {
+        let Some(reached_ns) = self.reached.until(source, time_ns) else {
+            return self.flush_in_time();
+        };
+        self.flush()?;
+        if self.status.has_failed() { Ok(()) } else { self.writer.progress(reached_ns) }
     }
 
     fn flush_in_time(&mut self) -> io::Result<()> {

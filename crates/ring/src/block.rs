@@ -9,13 +9,18 @@ use klogger_log::preamble::Addition;
 use klogger_os::processes::Thread;
 use klogger_schema::layout::EventLayout;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Buffers between drain threads and the writer thread. If all are in use, the disk is slower than
 /// the events.
 const BUFFERS_MAX: u32 = 64;
+
+/// How long records wait in a ring at most if somebody follows the recording, or its log.
+const DIRECTLY_MS: u32 = 50;
+const IN_LOG_MS: u32 = 200;
 
 /// A message to the writer thread.
 pub enum ToWriter {
@@ -59,9 +64,41 @@ pub struct Outlet {
     pub pool: Arc<Pool>,
     pub status: Arc<Status>,
     pub builtin: Builtin,
-    /// Somebody follows the recording, so that rings are drained more often, and messages
-    /// [`ToWriter::Until`] are sent.
-    pub followed: bool,
+    pub followed: Arc<Followed>,
+}
+
+/// Whether somebody follows the recording. Then rings are drained more often, and messages
+/// [`ToWriter::Until`] are sent.
+#[derive(Default)]
+pub struct Followed {
+    /// 0: nobody does.
+    wait_ms: AtomicU32,
+    /// They read the log, which says how far it is complete.
+    in_log: AtomicBool,
+}
+
+impl Followed {
+    /// The longest time that records may wait in a ring, if it is shortened.
+    pub fn wait(&self) -> Option<Duration> {
+        let ms = self.wait_ms.load(Ordering::Relaxed);
+        (ms > 0).then(|| Duration::from_millis(ms.into()))
+    }
+
+    pub fn is_in_log(&self) -> bool {
+        self.in_log.load(Ordering::Relaxed)
+    }
+
+    /// Somebody takes events from the recorder itself.
+    pub fn directly(&self) {
+        self.wait_ms.store(DIRECTLY_MS, Ordering::Relaxed);
+    }
+
+    /// Somebody reads the log while it is written, or does not any more.
+    pub fn in_log(&self, yes: bool) {
+        self.in_log.store(yes, Ordering::Relaxed);
+        let (from, to) = if yes { (0, IN_LOG_MS) } else { (IN_LOG_MS, 0) };
+        let _ = self.wait_ms.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// The progress of a recording, for reports and for the ledger.

@@ -119,8 +119,10 @@ pub fn run(args: Args) -> Outcome {
         }
         Target::Text(format) => {
             let choice = SelectArgs::default().resolve(&reader)?;
-            let bar = progress_bar(choice.span_ns(), "exporting");
-            to_file(&args, &args.to.ending(), |sink| text::write(&choice, format, sink, &bar))
+            let bar = progress_bar(choice.extent.span_ns, "exporting");
+            to_file(&args, &args.to.ending(), |sink| {
+                text::write(&reader, &choice, format, sink, &bar)
+            })
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod list;
 pub mod manual;
 pub mod new;
 pub mod places;
+pub mod ps;
 pub mod record;
 pub mod rescue;
 pub mod show;
@@ -38,6 +39,7 @@ pub enum Format {
 pub enum Command {
     Record(Box<record::Args>),
     Trace(Box<trace::Args>),
+    Ps(ps::Args),
     Mark(control::MarkArgs),
     Enable(control::EnableArgs),
     Disable(control::DisableArgs),
@@ -87,6 +89,7 @@ impl Command {
         match self {
             Command::Record(args) => record::run(*args),
             Command::Trace(args) => trace::run(*args),
+            Command::Ps(args) => ps::run(args),
             Command::Mark(args) => control::mark(args),
             Command::Enable(args) => control::enable(args),
             Command::Disable(args) => control::disable(args),

@@ -15,7 +15,10 @@ use self::values::mode;
 use self::what::{How, What};
 use super::Outcome;
 use crate::failure::Failure;
+use crate::messages;
 use klogger_log::writer::Compression;
+use klogger_recorder::destination::is_stdout;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,6 +45,8 @@ Examples:
   klogger record -s scheduler --comm nginx        threads named so, until Ctrl-C
   klogger record -s scheduler --where 'SCHEDOUT: prio < 120' -- ./prog
                                                   only events that match
+  klogger record -s scheduler -a -o - | klogger cat -
+                                                  the events as they come
 Then:
   klogger report scheduler.klog      the answers
   klogger cat scheduler.klog         the events
@@ -56,7 +61,7 @@ pub struct Args {
     #[command(flatten)]
     what: What,
     /// The log [default: the name of the first schema, with .klog]. An existing file is renamed to
-    /// FILE.old
+    /// FILE.old; '-' is standard output, for a pipe: the command's own output goes to standard error
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Mode of the log, as for chmod; a log contains data of other processes
@@ -77,6 +82,10 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let prepared = args.what.prepare()?;
     let output = args.output.unwrap_or_else(|| PathBuf::from(format!("{}.klog", prepared.name())));
+    if is_stdout(&output) {
+        // The reader of a pipe may end before the recording does.
+        messages::survive_closed_pipes()?;
+    }
     let how = How {
         output: output.clone(),
         mode: args.mode,
@@ -95,6 +104,12 @@ pub fn run(args: Args) -> Outcome {
 /// Fails if the log could not be written to its end.
 pub fn check_complete(outcome: &klogger_recorder::Outcome, log: &Path) -> Result<(), Failure> {
     let Some(e) = &outcome.write_error else { return Ok(()) };
+    if is_stdout(log) && e.kind() == ErrorKind::BrokenPipe {
+        return Err(Failure::new(
+            "the log on standard output is not complete: its reader has ended",
+        )
+        .help("what the reader has read up to there is sound"));
+    }
     Err(Failure::new(format!("{} is not complete: {e}", log.display())).help(
         "everything up to there can be read; make space on the disk, or record with --compress",
     ))

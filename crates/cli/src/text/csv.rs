@@ -33,8 +33,8 @@ impl Format for Csv {
         Some(".csv")
     }
 
-    fn lines(&self, choice: &Choice) -> Box<dyn Lines> {
-        Box::new(Table::new(choice.reader.preamble(), &choice.events))
+    fn lines(&self, preamble: &Preamble, choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Table::new(preamble, &choice.events))
     }
 }
 

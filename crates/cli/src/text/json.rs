@@ -28,8 +28,8 @@ impl Format for Json {
         Some(".json")
     }
 
-    fn lines(&self, choice: &Choice) -> Box<dyn Lines> {
-        Box::new(Objects::new(choice.reader.preamble()))
+    fn lines(&self, preamble: &Preamble, _choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Objects::new(preamble))
     }
 }
 

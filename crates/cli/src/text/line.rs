@@ -2,12 +2,11 @@
 //! `--format text`: seconds since the log's start, CPU (`-`: the recorder) or thread (`t1234`),
 //! event, fields.
 
-use super::select::Choice;
+use super::select::{Choice, Extent};
 use super::{Context, Format, Lines};
 use klogger_log::event::EventRef;
-use klogger_log::format::Kind;
 use klogger_log::origin::Origin;
-use klogger_log::reader::Reader;
+use klogger_log::preamble::Preamble;
 use klogger_log::text::{escape_from, push_int, push_seconds};
 
 /// One line per event, for people.
@@ -26,8 +25,8 @@ impl Format for Text {
         None
     }
 
-    fn lines(&self, choice: &Choice) -> Box<dyn Lines> {
-        Box::new(Columns::new(choice.reader, &choice.events, choice.span_ns()))
+    fn lines(&self, preamble: &Preamble, choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Columns::new(preamble, &choice.events, choice.extent))
     }
 }
 
@@ -46,20 +45,17 @@ struct Columns {
 const NAME_WIDTH_MAX: usize = 24;
 
 impl Columns {
-    fn new(reader: &Reader, wanted: &[bool], span_ns: u64) -> Columns {
-        let preamble = reader.preamble();
+    fn new(preamble: &Preamble, wanted: &[bool], extent: Extent) -> Columns {
         let events =
             || preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(e, _)| e);
         let width = events().map(|e| e.name.len()).max().unwrap_or(0).min(NAME_WIDTH_MAX);
         let mut widest = Vec::new();
-        push_seconds(&mut widest, span_ns as i64, 0);
+        push_seconds(&mut widest, extent.span_ns as i64, 0);
         let highest = preamble.host.cpus.iter().max().copied().unwrap_or(0);
-        let events_of = reader.blocks().iter().filter(|b| b.header.kind == Kind::Events);
-        let tid = events_of.filter_map(|b| b.header.origin.thread()).map(|t| t.tid).max();
         Columns {
             // One more, for the sign of events that were logged before the start.
             time_width: widest.len() + 1,
-            origin_width: digits(highest).max(tid.map_or(0, |tid| digits(tid) + 1)),
+            origin_width: digits(highest).max(extent.tid.map_or(0, |tid| digits(tid) + 1)),
             names: preamble
                 .events
                 .iter()

@@ -20,7 +20,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
+use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
+use klogger_log::reader::Reader;
 use klogger_log::text::escape_from;
 use select::Choice;
 use std::io::Write;
@@ -40,7 +42,7 @@ pub trait Format: Sync {
     /// display.
     fn suffix(&self) -> Option<&'static str>;
     /// A writer for the selected events of a log.
-    fn lines(&self, choice: &Choice) -> Box<dyn Lines>;
+    fn lines(&self, preamble: &Preamble, choice: &Choice) -> Box<dyn Lines>;
 }
 
 /// `--format`: one of [`FORMATS`], by its name.
@@ -110,15 +112,15 @@ const CHUNK: usize = 256 << 10;
 
 /// Writes the selected events of a log to `sink`.
 pub fn write(
+    reader: &Reader,
     choice: &Choice,
     format: &dyn Format,
     sink: &mut dyn Write,
     progress: &ProgressBar,
 ) -> Result<(), Failure> {
-    let reader = choice.reader;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::new(reader);
-    let mut lines = format.lines(choice);
+    let mut lines = format.lines(reader.preamble(), choice);
     let mut merge = reader.merge(&choice.selection);
     let mut out = Vec::with_capacity(CHUNK + 4096);
     let failed = |e: std::io::Error| Failure::new(format!("cannot write the output: {e}"));

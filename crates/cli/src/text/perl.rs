@@ -11,6 +11,7 @@ use super::{Context, Format, Lines};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::{Origin, Thread};
+use klogger_log::preamble::Preamble;
 use klogger_log::text::push_int;
 
 /// The array of the KLogger paper.
@@ -29,7 +30,7 @@ impl Format for Perl {
         Some(".pl")
     }
 
-    fn lines(&self, _choice: &Choice) -> Box<dyn Lines> {
+    fn lines(&self, _preamble: &Preamble, _choice: &Choice) -> Box<dyn Lines> {
         Box::new(Perl)
     }
 }

@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::filter::{Filter, FilterError, unknown_event};
-use klogger_log::format::{CPU_MAX, RECORDER_CPU};
+use klogger_log::format::{CPU_MAX, Kind, RECORDER_CPU};
 use klogger_log::merge::Selection;
+use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use std::ops::RangeInclusive;
@@ -63,9 +64,26 @@ fn cpus(text: &str) -> Result<RangeInclusive<u16>, String> {
     })
 }
 
+/// What the options are resolved for.
+pub struct Log<'a> {
+    pub preamble: &'a Preamble,
+    /// Origin of the times that are shown, and the last event, full ns of the log clock.
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub extent: Extent,
+}
+
+/// How wide columns have to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extent {
+    /// From the log's start to its end, ns.
+    pub span_ns: u64,
+    /// The highest id of a thread that logs.
+    pub tid: Option<u32>,
+}
+
 /// The options, resolved for one log.
-pub struct Choice<'r> {
-    pub reader: &'r Reader,
+pub struct Choice {
     pub start_ns: u64,
     pub selection: Selection,
     /// By event of the preamble.
@@ -73,13 +91,22 @@ pub struct Choice<'r> {
     from_ns: u64,
     cpus: Vec<RangeInclusive<u16>>,
     filter: Option<Filter>,
+    pub extent: Extent,
 }
 
 impl SelectArgs {
-    pub fn resolve<'r>(&self, reader: &'r Reader) -> Result<Choice<'r>, Failure> {
-        let preamble = reader.preamble();
+    /// For a log that can be read in any order.
+    pub fn resolve(&self, reader: &Reader) -> Result<Choice, Failure> {
         let start_ns = reader.span().0;
         let end_ns = reader.times().map_or(start_ns, |t| t.1);
+        let events_of = reader.blocks().iter().filter(|b| b.header.kind == Kind::Events);
+        let tid = events_of.filter_map(|b| b.header.origin.thread()).map(|t| t.tid).max();
+        let extent = Extent { span_ns: end_ns.saturating_sub(start_ns), tid };
+        self.resolve_for(&Log { preamble: reader.preamble(), start_ns, end_ns, extent })
+    }
+
+    pub fn resolve_for(&self, log: &Log) -> Result<Choice, Failure> {
+        let Log { preamble, start_ns, end_ns, extent } = *log;
         let resolve = |m: Moment| m.resolve(start_ns, end_ns, preamble.clock.start_realtime_ns);
         let mut events = vec![self.events.is_empty(); preamble.events.len()];
         for name in &self.events {
@@ -94,13 +121,13 @@ impl SelectArgs {
         // Events before `from` are still read, because they contain the names of threads.
         let selection = Selection { origins: None, from_ns: None, to_ns: self.to.map(resolve) };
         Ok(Choice {
-            reader,
             start_ns,
             selection,
             events,
             from_ns,
             cpus: self.cpus.clone(),
             filter: filter.transpose().map_err(failure)?,
+            extent,
         })
     }
 }
@@ -109,12 +136,7 @@ fn failure(error: FilterError) -> Failure {
     Failure::new(error.message).help(error.help)
 }
 
-impl Choice<'_> {
-    /// From the log's start to its end, ns.
-    pub fn span_ns(&self) -> u64 {
-        self.reader.times().map_or(0, |(_, last)| last.saturating_sub(self.start_ns))
-    }
-
+impl Choice {
     #[inline]
     pub fn includes(&self, event: &EventRef, decoder: &Decoder, processes: &Processes) -> bool {
         self.events[event.index]

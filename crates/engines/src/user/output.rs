@@ -9,7 +9,7 @@ use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::Addition;
 use klogger_os as os;
 use klogger_os::processes;
-use klogger_ring::block::{Block, Builtin, Outlet, Pool, Source, Status, ToWriter};
+use klogger_ring::block::{Block, Builtin, Followed, Outlet, Pool, Source, Status, ToWriter};
 use klogger_ring::clock::Clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Output {
     pub complaints: Complaints,
     /// The earliest event of a program so far.
     pub earliest_ns: u64,
-    followed: bool,
+    followed: Arc<Followed>,
     streams: u32,
     /// Threads for which PROCESS_EXISTS was logged, by process; `None` if the kernel's probes log
     /// it.
@@ -117,7 +117,7 @@ impl Output {
     /// in the middle of an event may still be earlier, by [`PREEMPTED_NS`] at most, as a rule.
     /// `None`: there is no ring.
     pub fn emptied(&self, at_ns: Option<u64>) {
-        if self.followed {
+        if self.followed.wait().is_some() {
             let until = at_ns.map_or(u64::MAX, |at| at.saturating_sub(PREEMPTED_NS));
             self.write(ToWriter::Until(Source::Programs, until));
         }

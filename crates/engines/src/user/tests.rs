@@ -46,7 +46,7 @@ impl Recording {
             pool: Arc::default(),
             status: status.clone(),
             builtin: builtin(),
-            followed: false,
+            followed: Arc::default(),
         };
         let out = Output::new(outlet, true);
         let (own, mine) =

@@ -155,7 +155,7 @@ pub fn record_hostile(deeds: &[u8]) {
         pool: Arc::default(),
         status: Arc::default(),
         builtin: layouts.clone(),
-        followed: false,
+        followed: Arc::default(),
     };
     let mut out = Output::new(outlet, false);
     let mut catalogue = Catalogue::new([(builtin(), false)], true, &[]);

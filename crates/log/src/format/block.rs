@@ -19,6 +19,8 @@ pub enum Kind {
     Stacks,
     Preamble,
     Code,
+    /// All events before [`BlockHeader::first_time`] are in blocks before this one.
+    Progress,
     /// Written by a later version; skipped.
     Other(u8),
 }
@@ -34,6 +36,7 @@ impl Kind {
             Kind::Stacks => 6,
             Kind::Preamble => 7,
             Kind::Code => 8,
+            Kind::Progress => 9,
             Kind::Other(n) => n,
         }
     }
@@ -48,6 +51,7 @@ impl Kind {
             6 => Kind::Stacks,
             7 => Kind::Preamble,
             8 => Kind::Code,
+            9 => Kind::Progress,
             n => Kind::Other(n),
         }
     }

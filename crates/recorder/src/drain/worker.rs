@@ -19,8 +19,6 @@ const BLOCK: usize = 1 << 20;
 const BUFFER_WAIT: Duration = Duration::from_millis(2);
 /// The longest time that records wait in a ring.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The same if somebody follows the recording.
-const FOLLOWED_WAIT: Duration = Duration::from_millis(50);
 /// Times of another clock than the kernel's, and of writers on another CPU, are wrong by so much.
 const FOLLOWED_MARGIN_NS: u64 = 2_000_000;
 /// How long interrupts or a hypervisor, for example, may delay a reader.
@@ -118,17 +116,16 @@ impl Worker {
     }
 
     pub fn run(mut self) -> Finished {
-        let followed = self.shared.outlet.followed;
-        let wait = if followed { FOLLOWED_WAIT } else { LONGEST_WAIT };
         while !self.shared.stop.load(Ordering::Acquire) {
             // A wake-up that came while the thread was awake makes this return at once.
-            thread::park_timeout(wait);
+            let wait = self.shared.outlet.followed.wait();
+            thread::park_timeout(wait.unwrap_or(LONGEST_WAIT));
             self.go_home();
             self.replace();
             let begin_ns = os::monotonic_ns();
             self.empty();
             // What is being logged now has an earlier time.
-            if followed && !self.retired && !self.reader.is_busy() {
+            if wait.is_some() && !self.retired && !self.reader.is_busy() {
                 self.tell(begin_ns);
             }
         }
@@ -387,7 +384,7 @@ mod tests {
                 pool: Arc::default(),
                 status: Arc::default(),
                 builtin: Builtin(Arc::new(layouts)),
-                followed: false,
+                followed: Arc::default(),
             },
             grow: None,
             stop: Arc::default(),

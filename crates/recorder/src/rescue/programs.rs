@@ -2,6 +2,7 @@
 //! Rescue from the rings of programs that have no recorder: those whose recorder was killed, and
 //! flight recorders.
 
+use crate::destination::Destination;
 use crate::file;
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -170,12 +171,14 @@ pub fn save(
     };
     let start_ns = preamble.clock.start_ns;
     let (log, _) = file::open(output, file::PRIVATE)?;
-    let mut pipeline = Pipeline::new(&layouts, false);
+    let mut pipeline = Pipeline::new(&layouts);
     pipeline.write(
-        Writer::new(log, &preamble, compression).map_err(|e| cannot_write(output, e))?,
+        Writer::new(Destination::File(log), &preamble, compression)
+            .map_err(|e| cannot_write(output, e))?,
         start_ns,
         None,
         None,
+        true,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

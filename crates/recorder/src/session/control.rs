@@ -61,18 +61,21 @@ impl Session {
                 return None;
             }
             if let (Some(listener), Some(true)) = (listener, ready.get(1)) {
-                listener.serve(|request| self.handle(pipeline, request));
+                listener.serve(|request| self.handle(pipeline, started, request));
             }
             pipeline.look();
             if recording {
                 self.engines.iter().for_each(|engine| engine.look());
             }
-            tell(&Message::Progress(pipeline.progress(started.elapsed())));
+            self.look_for_followers(pipeline);
+            let progress = pipeline.progress(started.elapsed());
+            self.rate.borrow_mut().see(&progress);
+            tell(&Message::Progress(progress));
         }
     }
 
     /// Executes a request that came over the control socket.
-    fn handle(&self, pipeline: &Pipeline, request: Request) -> Answer {
+    fn handle(&self, pipeline: &Pipeline, started: Instant, request: Request) -> Answer {
         match request {
             Request::Mark { number, text } => {
                 let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
@@ -85,6 +88,8 @@ impl Session {
                 Answer::default()
             }
             Request::Enable { event, on } => self.switch(pipeline, &event, on),
+            Request::Follow => self.be_followed(pipeline),
+            Request::Status => self.status(pipeline, started.elapsed()),
             Request::Stack { number } => match self.stack(number) {
                 Some(frames) => Answer { frames, ..Answer::default() },
                 None => Answer::refuse(format!("this recording has no user stack {number}"), None),

@@ -4,6 +4,7 @@
 
 use super::control::dump;
 use super::{Session, Workload};
+use crate::destination::is_stdout;
 use crate::drain::Finished;
 use crate::followed::Ends;
 use crate::pipeline::{Ended, Pipeline};
@@ -34,6 +35,10 @@ impl Session {
         attach: Duration,
     ) -> Result<Outcome, Error> {
         let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
+        if is_stdout(&self.options.output) {
+            // If the reader of the pipe does not read, a second signal ends the recorder.
+            os::end_by_signals();
+        }
         let status = self.end_workload(workload.running.as_mut(), interrupted);
         if let Some(scope) = self.scope() {
             wait_for_last_events(scope, workload.running.as_ref(), &self.followed);

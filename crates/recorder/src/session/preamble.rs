@@ -22,12 +22,7 @@ impl Session {
             clock,
             command_line: self.options.command_line.clone(),
             workload: request.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-            scope: match (request.target.is_scoped(), request.threads.are_all()) {
-                (true, _) => "processes",
-                (false, false) => "threads",
-                (false, true) => "all",
-            }
-            .into(),
+            scope: self.scope_word().into(),
             recorder: self.recorder(),
             schemas: units.iter().map(|unit| choice.schema_text(request, unit)).collect(),
             events: self.layouts.clone(),
@@ -35,6 +30,15 @@ impl Session {
             probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),
             costs: self.engines.iter().find_map(|e| e.costs()),
         })
+    }
+
+    pub(super) fn scope_word(&self) -> &'static str {
+        let request = &self.options.request;
+        match (request.target.is_scoped(), request.threads.are_all()) {
+            (true, _) => "processes",
+            (false, false) => "threads",
+            (false, true) => "all",
+        }
     }
 
     /// The tables of the schemata, and that of places if an event has one.

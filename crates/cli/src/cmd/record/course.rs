@@ -4,6 +4,7 @@
 use crate::messages;
 use crate::text::ledger_text;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use klogger_recorder::destination::is_stdout;
 use klogger_recorder::{Message, Outcome, Progress};
 use serde_json::json;
 use std::fmt::Write;
@@ -72,8 +73,10 @@ impl Course {
     fn summary(&self, outcome: &Outcome) -> String {
         let s = &outcome.summary;
         let (seconds, log) = (outcome.elapsed.as_secs_f64(), self.log.display());
+        let to_stdout = is_stdout(&self.log);
+        let place = if to_stdout { "standard output".into() } else { log.to_string() };
         let mut text = format!(
-            "klogger: {} events in {seconds:.2} s ({} /s), {:.1} MB in {log}; {}.\n",
+            "klogger: {} events in {seconds:.2} s ({} /s), {:.1} MB in {place}; {}.\n",
             HumanCount(s.events),
             HumanCount((s.events as f64 / seconds.max(0.001)) as u64),
             s.bytes as f64 / 1e6,
@@ -83,8 +86,14 @@ impl Course {
         for note in &outcome.notes {
             let _ = writeln!(text, "  note: {note}");
         }
-        let _ = write!(text, "See it with: klogger report {log}   (or klogger cat, klogger info)");
-        text
+        match to_stdout {
+            true => text.trim_end().into(),
+            false => {
+                text + &format!(
+                    "See it with: klogger report {log}   (or klogger cat, klogger info)"
+                )
+            }
+        }
     }
 }
 

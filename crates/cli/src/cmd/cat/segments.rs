@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The segments of a recording in a folder, one after the other, while it runs.
+
+use super::input::Growing;
+use crate::failure::Failure;
+use crate::messages;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the next segment may take to appear when one has been completed.
+const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT: Duration = Duration::from_millis(20);
+
+pub struct Segments {
+    folder: PathBuf,
+    number: u64,
+    pub current: Growing,
+    /// The current segment was being written when it was opened, so another one may come.
+    runs: bool,
+}
+
+impl Segments {
+    pub fn open(folder: &Path) -> Result<Segments, Failure> {
+        let Some(number) = next(folder, 0)? else {
+            let what = format!("{}: there are no segments of a recording here", folder.display());
+            return Err(
+                Failure::new(what).help("name the folder of 'klogger record --segment', or a log")
+            );
+        };
+        let current = Growing::open(&path(folder, number))?;
+        let runs = current.is_being_written();
+        Ok(Segments { folder: folder.into(), number, current, runs })
+    }
+
+    /// Opens the next segment; false if there is none.
+    pub fn go_on(&mut self) -> Result<bool, Failure> {
+        let (before, end) = (self.number, Instant::now() + PATIENCE);
+        loop {
+            match next(&self.folder, self.number)? {
+                None if !self.runs || Instant::now() >= end => return Ok(false),
+                None => thread::sleep(WAIT),
+                Some(number) => {
+                    self.number = number;
+                    match Growing::open(&path(&self.folder, number)) {
+                        Ok(file) => {
+                            (self.runs, self.current) = (file.is_being_written(), file);
+                            say_removed(number - before - 1);
+                            return Ok(true);
+                        }
+                        // It was removed just now, to make room for others.
+                        Err(_) if !path(&self.folder, number).exists() => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn say_removed(count: u64) {
+    if count > 0 {
+        messages::note(&format!("{count} segments were removed before they could be read"));
+    }
+}
+
+fn path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("segment-{number:06}.klog"))
+}
+
+/// The lowest number of a segment above this one.
+fn next(folder: &Path, after: u64) -> Result<Option<u64>, Failure> {
+    let cannot = |e| Failure::new(format!("{}: {e}", folder.display()));
+    let names = fs::read_dir(folder).map_err(cannot)?.flatten().map(|entry| entry.file_name());
+    let number = |name: &str| name.strip_prefix("segment-")?.strip_suffix(".klog")?.parse().ok();
+    let numbers = names.filter_map(|name| number(&name.to_string_lossy()));
+    Ok(numbers.filter(|number: &u64| *number > after).min())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_come_in_the_order_of_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Segments::open(folder.path()).is_err());
+        for name in ["segment-000009.klog", "segment-000010.klog", "segment-x.klog", "other"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let mut segments = Segments::open(folder.path()).unwrap();
+        assert_eq!(segments.number, 9);
+        assert!(segments.go_on().unwrap());
+        assert_eq!(segments.number, 10);
+        assert!(!segments.go_on().unwrap());
+        fs::write(path(folder.path(), 1_000_000), "").unwrap();
+        assert!(segments.go_on().unwrap());
+        assert_eq!(segments.number, 1_000_000);
+    }
+}

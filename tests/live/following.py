@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What the tests of `klogger cat --follow`, of pipes and of `klogger ps` have in common."""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+FLOOD = Path(__file__).with_name("flood.klogger")
+# Longer than any machine needs.
+PATIENCE = 180
+
+
+def wait_for(what, process=None):
+    """Until `what()` is true, while the process runs."""
+    end = time.monotonic() + PATIENCE
+    while not (found := what()):
+        assert time.monotonic() < end, "it takes too long"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    return found
+
+
+def started(klogger, *words, **more) -> subprocess.Popen:
+    """klogger, in a process group of its own; both outputs can be read, unless `more` says other."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        [klogger, *map(str, words)], start_new_session=True, **(streams | more)
+    )  # fmt: skip
+
+
+def finish(process) -> tuple[int, bytes, str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, (err or b"").decode()
+
+
+def events(lines: bytes, *names) -> list[dict]:
+    """Those of these names, of `--format json`."""
+    rows = map(json.loads, lines.splitlines())
+    return [row for row in rows if not names or row["event"] in names]
+
+
+def has_begun(log: Path) -> bool:
+    """Whether its preamble has been written."""
+    return log.exists() and log.stat().st_size > 0
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator:
+    """Holds the lock of a log, as the recorder that writes it does."""
+    with path.open("r+b") as file:
+        # F_OFD_SETLK; struct flock: type, whence, start, length, process.
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(file, 37, lock)
+        yield file
+
+
+class Gate:
+    """A pipe with a name: a command waits at it, until it is opened."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / "gate"
+        os.mkfifo(self.path)
+
+    def open(self):
+        self.path.write_text("go\n")
+
+
+def end(*processes):
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
