@@ -14,6 +14,8 @@ use crate::pipeline::Pipeline;
 use crate::poll::Poller;
 use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
+use crate::snapshots::history::History;
+use crate::snapshots::{self, Snapshots};
 use crate::workload::{Held, Running, SIGNALS};
 use klogger_engines::engine::{Engine, Moment, Start};
 use klogger_engines::request::Request;
@@ -25,6 +27,7 @@ use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::host_kernel;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A recording that is prepared: everything is loaded and checked, nothing is attached.
@@ -35,6 +38,7 @@ pub struct Session {
     /// The engines; one with probes comes first.
     engines: Vec<Box<dyn Engine>>,
     poller: Poller,
+    snapshots: Option<Snapshots>,
     limits: Vec<RateLimit>,
     signals: Signals,
     /// The processes and threads of `-p`.
@@ -69,6 +73,7 @@ impl Session {
         }
         let limits = check_limits(&options, &layouts)?;
         file::check(&options.output)?;
+        options.snapshots.iter().try_for_each(|s| file::check(&s.file(1)))?;
         let followed = Followed::of(request, options.choice.engines_for(request))?;
         let engines = options.choice.engines_for(request);
         let alone = engines.len() == 1;
@@ -76,6 +81,7 @@ impl Session {
         let mut session = Session {
             poller: Poller::prepare(request)?,
             engines: prepared.collect::<Result<_, _>>()?,
+            snapshots: None,
             options,
             layouts,
             limits,
@@ -131,6 +137,7 @@ impl Session {
                     engine.stop(&self.options.request);
                 });
                 self.poller.stop((0, 0));
+                self.snapshots.iter().for_each(Snapshots::release);
                 drop(pipeline.stop());
                 Err(e)
             }
@@ -146,7 +153,14 @@ impl Session {
     /// takes time and interrupts all CPUs, which would show in the log.
     fn attach(&mut self) -> Result<Pipeline, Error> {
         host_kernel::forget_types();
+        if self.options.snapshots.is_some() {
+            let cannot = |e| Error::new(format!("cannot start the thread for snapshots: {e}"));
+            self.snapshots = Some(Snapshots::start().map_err(cannot)?);
+        }
         let mut pipeline = Pipeline::new(&self.layouts, self.options.follower.is_some());
+        if self.snapshots.is_some() {
+            pipeline.keep();
+        }
         let request = &self.options.request;
         for engine in &mut self.engines {
             engine.disable();
@@ -180,13 +194,14 @@ impl Session {
         });
         let (writer, names) = (started?, self.thread_names(&preamble)?);
         let follower = self.options.follower.take();
+        let history = self.start_snapshots(pipeline, &preamble);
         let alone = self.options.output.metadata().is_ok_and(|found| discards(&found));
         let feed = follower.map(|follower| pipeline.follow(follower, &preamble, alone));
         // Without a log there is nothing that the contents of rings could be rescued for.
         if feed.is_none() || !alone {
             self.keep(&preamble);
         }
-        pipeline.write(writer, start_ns, names, feed);
+        pipeline.write(writer, start_ns, names, feed, history);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
@@ -221,6 +236,28 @@ impl Session {
             let missing = engine.list(moment, &mut make_room);
             self.notes.extend(missing.into_iter().map(|e| e.message));
         }
+    }
+
+    /// From here on snapshots can be made.
+    fn start_snapshots(
+        &mut self,
+        pipeline: &mut Pipeline,
+        preamble: &Preamble,
+    ) -> Option<Arc<History>> {
+        let (snapshots, options) = (self.snapshots.as_mut()?, self.options.snapshots.clone()?);
+        let history = Arc::new(options.history(preamble, pipeline.dump_bytes()));
+        let begin = snapshots::Begin {
+            options,
+            preamble: preamble.clone(),
+            builtin: pipeline.builtin().clone(),
+            history: history.clone(),
+            log: std::path::absolute(&self.options.output)
+                .unwrap_or_else(|_| self.options.output.clone()),
+            mode: self.options.mode,
+            compression: self.options.compression,
+        };
+        snapshots.begin(begin, pipeline.sources());
+        Some(history)
     }
 
     /// From here on the rings outlive this process, if the engine can do that.

@@ -36,6 +36,8 @@ use std::time::Duration;
 
 /// Requests that wait, at most. Further ones are counted.
 const WAITING_MAX: usize = 1024;
+/// How long it may take from a hit to the time when its blocks are taken out of the history.
+const SLACK_NS: u64 = 3_000_000_000;
 
 /// How snapshots are made.
 #[derive(Clone, Debug)]
@@ -52,6 +54,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// A history for a recording whose dumps have so many bytes, if it makes any: a dump and the
+    /// one before it fit.
+    pub fn history(&self, preamble: &Preamble, dump_bytes: u64) -> History {
+        let age = ns(self.before).saturating_add(ns(self.after)).saturating_add(SLACK_NS);
+        let bytes = self.memory.max(dump_bytes.saturating_mul(2));
+        History::new(preamble, age, usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
     pub fn file(&self, number: u64) -> PathBuf {
         let mut name = self.base.clone().into_os_string();
         name.push(format!(".snapshot-{number:03}.klog"));

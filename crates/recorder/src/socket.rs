@@ -2,6 +2,7 @@
 //! The control socket of a running recording: a request is one line of JSON, and so is the answer.
 //! It is in the abstract namespace, so that a killed recorder leaves no file behind.
 
+use crate::snapshots::Made;
 use klogger_log::stacks;
 use klogger_log::text::escaped;
 use klogger_os as os;
@@ -12,6 +13,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a peer may keep the recorder waiting.
@@ -21,6 +23,8 @@ const LINE_MAX: u64 = 4096;
 const ANSWER_MAX: u64 = 1 << 20;
 /// How long an answer may take: for a stack, large programs are read.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+/// The same for a snapshot, which a slow disk may delay.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -38,6 +42,13 @@ pub enum Request {
     Stack {
         number: u64,
     },
+    /// A snapshot of the time until now.
+    Snapshot {
+        text: String,
+        /// How much of it (ns), and where to, if not as the recording has it.
+        last_ns: Option<u64>,
+        file: Option<PathBuf>,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +59,25 @@ pub struct Answer {
     /// What a [`Request::Stack`] asked for, the innermost frame first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<Frame>,
+    /// What a [`Request::Snapshot`] asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Made>,
+}
+
+/// The answer to a request, at once or when there is one.
+pub enum Reply {
+    Now(Answer),
+    Later(Box<dyn FnOnce(Peer)>),
+}
+
+/// Whoever waits for an answer.
+pub struct Peer(UnixStream);
+
+impl Peer {
+    pub fn tell(self, answer: &Answer) {
+        // An error means that the peer has disconnected.
+        let _ = say(self.0, answer);
+    }
 }
 
 /// A function on a stack.
@@ -80,7 +110,7 @@ impl Frame {
 
 impl Answer {
     pub fn refuse(error: impl Into<String>, help: Option<String>) -> Answer {
-        Answer { error: Some(error.into()), help, frames: Vec::new() }
+        Answer { error: Some(error.into()), help, ..Answer::default() }
     }
 }
 
@@ -112,7 +142,7 @@ impl Listener {
 
     /// Answers one peer that is waiting. A peer that is too slow, not trusted, or sends no valid
     /// request is disconnected.
-    pub fn serve(&self, answer: impl FnOnce(Request) -> Answer) {
+    pub fn serve(&self, answer: impl FnOnce(Request) -> Reply) {
         let Ok((stream, _)) = self.0.accept() else { return };
         let Ok(uid) = os::peer_uid(stream.as_fd()) else { return };
         // An error means that the peer has disconnected.
@@ -129,14 +159,20 @@ impl AsFd for Listener {
     }
 }
 
-fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
+fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Reply) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let line = hear(&stream)?;
-    let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(request),
-        Err(e) => Answer::refuse(format!("this recorder does not know the request: {e}"), None),
-    };
-    say(stream, &answer)
+    match serde_json::from_str(&line).map(answer) {
+        Ok(Reply::Now(answer)) => say(stream, &answer),
+        Ok(Reply::Later(wait)) => {
+            wait(Peer(stream));
+            Ok(())
+        }
+        Err(e) => {
+            let unknown = format!("this recorder does not know the request: {e}");
+            say(stream, &Answer::refuse(unknown, None))
+        }
+    }
 }
 
 fn say(mut stream: UnixStream, answer: &Answer) -> io::Result<()> {
@@ -227,7 +263,11 @@ fn find() -> Result<(u32, UnixStream), Error> {
 }
 
 fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    let patience = match request {
+        Request::Snapshot { .. } => SNAPSHOT_PATIENCE,
+        Request::Mark { .. } | Request::Enable { .. } | Request::Stack { .. } => ANSWER_PATIENCE,
+    };
+    stream.set_read_timeout(Some(patience))?;
     let text = serde_json::to_string(request)?;
     // A peer that refuses the request answers without reading it. Its answer arrives even if
     // writing fails.

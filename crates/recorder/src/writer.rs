@@ -4,7 +4,8 @@
 
 use crate::follower::Feed;
 use crate::names::ThreadNames;
-use klogger_engines::stacks::{self, StackTable};
+use crate::snapshots::history::History;
+use klogger_engines::stacks;
 use klogger_engines::user_code::UserCode;
 use klogger_log::code::Code;
 use klogger_log::ledger::{Entry, Key, Ledger};
@@ -45,7 +46,7 @@ impl Names {
     /// says so.
     pub fn of(
         events: &[EventLayout],
-        stacks: Option<&dyn StackTable>,
+        stacks: Option<Vec<(u32, Vec<u64>)>>,
         ledger: &mut Ledger,
     ) -> Names {
         let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
@@ -58,7 +59,7 @@ impl Names {
         }
         Names {
             stacks: stacks::lines(
-                &stacks.map(StackTable::read).unwrap_or_default(),
+                &stacks.unwrap_or_default(),
                 &Symbols::new(symbols.clone().into_bytes()),
             ),
             symbols: if code { symbols } else { String::new() },
@@ -177,6 +178,8 @@ pub struct LogWriter {
     threads: Option<ThreadNames>,
     /// If somebody follows the recording.
     feed: Option<Feed>,
+    /// If there may be snapshots.
+    history: Option<Arc<History>>,
     /// What of `own` has been fed: bytes, and serial numbers.
     fed: (usize, u64),
 }
@@ -202,6 +205,7 @@ impl LogWriter {
             discarded,
             threads: None,
             feed: None,
+            history: None,
             fed: (0, 0),
         }
     }
@@ -214,6 +218,11 @@ impl LogWriter {
     /// Passes everything on to whoever follows the recording.
     pub fn feeding(self, feed: Option<Feed>) -> LogWriter {
         LogWriter { feed, ..self }
+    }
+
+    /// Keeps the newest blocks in memory as well.
+    pub fn keeping(self, history: Option<Arc<History>>) -> LogWriter {
+        LogWriter { history, ..self }
     }
 
     /// How many threads have no name.
@@ -241,7 +250,13 @@ impl LogWriter {
                     let _ = done.send(());
                     Ok(())
                 }
+                Ok(ToWriter::Settle(done)) => {
+                    let flushed = self.flush();
+                    let _ = done.send(());
+                    flushed
+                }
                 Ok(ToWriter::Until(source, time_ns)) => {
+                    self.history.iter().for_each(|history| history.until(source, time_ns));
                     self.feed.iter().for_each(|feed| feed.until(source, time_ns));
                     self.flush_in_time()
                 }
@@ -273,7 +288,7 @@ impl LogWriter {
         self.feed.iter().for_each(|feed| feed.block(&block, events));
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
-        let mut result = Ok(());
+        let mut result = Ok(first_serial);
         if !failed {
             result = self.write(&block);
         }
@@ -293,20 +308,26 @@ impl LogWriter {
         if let (Some(threads), Some(_)) = (&mut self.threads, origin.cpu()) {
             threads.see(&records, time_base);
         }
+        let next_serial = result?;
+        let records = match &self.history {
+            Some(history) if !failed => history.keep(origin, time_base, first_serial..next_serial, records),
+            Some(_) | None => records,
+        };
         self.pool.put(records);
-        result?;
         self.flush_in_time()
     }
 
-    fn write(&mut self, block: &EventBlock) -> io::Result<()> {
-        self.writer.block(block)?;
+    /// Returns the next serial number of the stream.
+    fn write(&mut self, block: &EventBlock) -> io::Result<u64> {
+        let next_serial = self.writer.block(block)?;
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
-        Ok(())
+        Ok(next_serial)
     }
 
     fn add(&mut self, addition: &Addition) -> io::Result<()> {
         self.discarded.learn(&addition.events);
         self.feed.iter().for_each(|feed| feed.add(addition));
+        self.history.iter().for_each(|history| history.add(addition));
         if self.status.has_failed() { Ok(()) } else { self.writer.add(addition) }
     }
 
@@ -352,6 +373,10 @@ impl LogWriter {
             records: &records,
         };
         let written = self.writer.block(&block);
+        if let (Ok(next_serial), Some(history)) = (&written, &self.history) {
+            let serials = self.own_serial..*next_serial;
+            history.keep(Origin::Recorder, self.own_base, serials, records.clone());
+        }
         if written.is_err() {
             self.fed.0 = records.len();
             self.own = records;

@@ -13,6 +13,7 @@ use klogger_log::writer::EventBlock;
 use klogger_os as os;
 use klogger_ring::block::Source;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the list itself takes for a block, roughly.
@@ -104,10 +105,15 @@ impl History {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a block whose stream goes on at `next_serial`. Returns a buffer in exchange for that of
-    /// the records.
-    pub fn keep(&self, block: &EventBlock, records: Vec<u8>, next_serial: u64) -> Vec<u8> {
-        let EventBlock { origin, time_base, first_serial, .. } = *block;
+    /// Adds a block with these serial numbers. Returns a buffer in exchange for that of the
+    /// records.
+    pub fn keep(
+        &self,
+        origin: Origin,
+        time_base: u64,
+        serials: Range<u64>,
+        records: Vec<u8>,
+    ) -> Vec<u8> {
         // Buffers of a drain thread have room for the largest block.
         let (records, mut free) = match records.len() < records.capacity() / 2 {
             true => (records.as_slice().to_vec(), Some(records)),
@@ -115,7 +121,8 @@ impl History {
         };
         let arrived_ns = os::monotonic_ns();
         let mut inner = self.lock();
-        inner.note_gap(origin, first_serial, next_serial, time_base, &records);
+        let first_serial = serials.start;
+        inner.note_gap(origin, serials, time_base, &records);
         let kept = Kept { origin, time_base, first_serial, records, arrived_ns };
         inner.bytes += kept.bytes();
         inner.blocks.push_back(Arc::new(kept));
@@ -190,9 +197,9 @@ impl Inner {
     }
 
     /// Serial numbers that are missing were overwritten, or lost without a record.
-    fn note_gap(&mut self, origin: Origin, first: u64, next: u64, base: u64, records: &[u8]) {
-        let expected = self.next.insert(origin, next).unwrap_or(0);
-        if first > expected
+    fn note_gap(&mut self, origin: Origin, serials: Range<u64>, base: u64, records: &[u8]) {
+        let expected = self.next.insert(origin, serials.end).unwrap_or(0);
+        if serials.start > expected
             && let Some(header) = Header::read(records)
         {
             self.whole_ns = self.whole_ns.max(full_time(base, header.time48()));

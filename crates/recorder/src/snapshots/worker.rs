@@ -226,12 +226,13 @@ impl Worker {
             wait_for_programs(&self.begin.history, order.to_ns);
         }
         let part = self.begin.history.part();
+        let stacks = if write::needs_stacks(&part.preamble.events) { self.stacks() } else { RawStacks::default() };
         let contents = self.contents(&part, order);
-        let stacks = if contents.needs_stacks() { self.stacks() } else { RawStacks::default() };
         let (file, kept_old) =
             file::open(path, self.begin.mode).map_err(|e| e.message.clone())?;
         let written = write::write(file, contents, &part, stacks, self.begin.compression);
-        written.map(|made| Made { file: path.into(), ..made }).map_err(|e| {
+        let number = self.number;
+        written.map(|made| Made { file: path.into(), number, ..made }).map_err(|e| {
             file::discard(path, kept_old);
             format!("cannot write {}: {e}", path.display())
         })

@@ -28,11 +28,11 @@ impl Contents<'_> {
     fn span(&self) -> (u64, u64) {
         (self.snapshot.from_ns, self.snapshot.to_ns)
     }
+}
 
-    /// Whether an event may have the number of a stack.
-    pub fn needs_stacks(&self, events: &[EventLayout]) -> bool {
-        events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Stack)
-    }
+/// Whether an event may have the number of a stack.
+pub fn needs_stacks(events: &[EventLayout]) -> bool {
+    events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Stack)
 }
 
 /// Writes the log into a new file.
@@ -69,9 +69,8 @@ pub fn write(
     if summary.events < cut {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    let number = 0;
     let (events, bytes, short) = (summary.events, summary.bytes, contents.asked_ns < from_ns);
-    Ok(Made { number, events, bytes, from_ns, to_ns, short, ..Made::default() })
+    Ok(Made { events, bytes, from_ns, to_ns, short, ..Made::default() })
 }
 
 /// That of the recording, whose clock begins with the snapshot.
