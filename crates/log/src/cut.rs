@@ -5,7 +5,7 @@ use crate::ledger::{Entry, Key};
 use crate::origin::Origin;
 use crate::preamble::LeftOut;
 use crate::record::{Header, LostRecord, SizeTable, full_time};
-use crate::writer::EventBlock;
+use crate::writer::{EventBlock, Extent};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,15 @@ struct Between {
     left_out: Option<(u64, u64)>,
     /// Its losses in the span: how many, and the times of the first and the last `LOST` record.
     lost: Option<(u64, u64, u64)>,
+}
+
+impl Between {
+    /// Something in the span follows; returns what was left out before it.
+    fn go_on(&mut self, origin: Origin) -> Option<LeftOut> {
+        self.begun = true;
+        let (serial, count) = self.left_out.take()?;
+        Some(LeftOut { cpu: origin.cpu(), stream: origin.stream(), serial, count })
+    }
 }
 
 /// Cuts the blocks of some streams, those of each stream in their order.
@@ -46,9 +55,15 @@ impl Cutter {
         }
     }
 
-    /// The parts of a block that are in the span. There is one, or none, unless hits were nested.
-    pub fn cut<'a>(&mut self, block: &EventBlock<'a>) -> Vec<EventBlock<'a>> {
+    /// The parts of a block that are in the span. `extent`: of its records. There is one, or none, unless hits were nested.
+    pub fn cut<'a>(&mut self, block: &EventBlock<'a>, extent: Extent) -> Vec<EventBlock<'a>> {
+        let span = self.from_ns..=self.to_ns;
         let stream = self.streams.entry(block.origin).or_default();
+        if span.contains(&extent.first_ns) && span.contains(&extent.last_ns) && extent.lost == 0 {
+            self.events += extent.events;
+            self.left_out.extend(stream.go_on(block.origin));
+            return vec![*block];
+        }
         let (mut parts, mut open) = (Vec::new(), None);
         let (mut at, mut serial) = (0, block.first_serial);
         let part = |(from, first_serial): (usize, u64), to: usize| EventBlock {
@@ -70,11 +85,7 @@ impl Cutter {
                 }
                 if open.is_none() {
                     open = Some((at, serial));
-                    stream.begun = true;
-                    if let Some((serial, count)) = stream.left_out.take() {
-                        let (cpu, stream) = (block.origin.cpu(), block.origin.stream());
-                        self.left_out.push(LeftOut { cpu, stream, serial, count });
-                    }
+                    self.left_out.extend(stream.go_on(block.origin));
                 }
             } else {
                 parts.extend(open.take().map(|begin| part(begin, at)));

@@ -57,6 +57,17 @@ pub struct Summary {
     pub counts: Vec<(u16, u64)>,
 }
 
+/// What is known of the records of a block. Times are full ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// `LOST` records not counted.
+    pub events: u64,
+    /// The sum of their counts.
+    pub lost: u64,
+}
+
 /// Writes one log.
 pub struct Writer<S: Sink> {
     sink: S,
@@ -228,6 +239,23 @@ impl<S: Sink> Writer<S> {
             rest = later;
         }
         Ok(())
+    }
+
+    /// What a block would say that has all records of the last `blocks` ones.
+    pub fn last_blocks(&self, blocks: usize) -> Extent {
+        let mut all = Extent { first_ns: u64::MAX, ..Extent::default() };
+        for (_, header) in &self.index[self.index.len().saturating_sub(blocks)..] {
+            all.first_ns = all.first_ns.min(header.first_time);
+            all.last_ns = all.last_ns.max(header.last_time);
+            all.events += u64::from(header.events);
+            all.lost = all.lost.saturating_add(header.lost);
+        }
+        all
+    }
+
+    /// How many blocks have been written.
+    pub fn blocks(&self) -> usize {
+        self.index.len()
     }
 
     /// What has been written so far.

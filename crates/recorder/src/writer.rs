@@ -288,9 +288,9 @@ impl LogWriter {
         self.feed.iter().for_each(|feed| feed.block(&block, events));
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
-        let mut result = Ok(first_serial);
+        let mut result = Ok(());
         if !failed {
-            result = self.write(&block);
+            result = self.write(&block).map(drop);
         }
         if failed || result.is_err() {
             // The first part of a large block may have been written.
@@ -308,18 +308,19 @@ impl LogWriter {
         if let (Some(threads), Some(_)) = (&mut self.threads, origin.cpu()) {
             threads.see(&records, time_base);
         }
-        let next_serial = result?;
-        let records = match &self.history {
-            Some(history) if !failed => history.keep(origin, time_base, first_serial..next_serial, records),
-            Some(_) | None => records,
-        };
         self.pool.put(records);
+        result?;
         self.flush_in_time()
     }
 
     /// Returns the next serial number of the stream.
     fn write(&mut self, block: &EventBlock) -> io::Result<u64> {
+        let blocks = self.writer.blocks();
         let next_serial = self.writer.block(block)?;
+        if let Some(history) = &self.history {
+            let extent = self.writer.last_blocks(self.writer.blocks() - blocks);
+            history.keep(block, extent, next_serial);
+        }
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
         Ok(next_serial)
     }
@@ -372,17 +373,12 @@ impl LogWriter {
             first_serial: self.own_serial,
             records: &records,
         };
-        let written = self.writer.block(&block);
-        if let (Ok(next_serial), Some(history)) = (&written, &self.history) {
-            let serials = self.own_serial..*next_serial;
-            history.keep(Origin::Recorder, self.own_base, serials, records.clone());
-        }
+        let written = self.write(&block);
         if written.is_err() {
             self.fed.0 = records.len();
             self.own = records;
         }
         self.own_serial = written?;
-        self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
         Ok(())
     }
 

@@ -2,18 +2,18 @@
 //! The last seconds of a recording, in memory: the blocks as they came from the rings, and what
 //! older ones said of threads and of events that are on.
 //!
-//! The writer thread adds blocks, without copying large ones: the drain threads get other buffers.
-//! A snapshot shares the blocks, so that the lock is held for a moment only.
+//! The writer thread adds copies of blocks: buffers of drain threads have room for the largest block,
+//! and drain threads, which must be fast, get them back with their pages. A snapshot shares the
+//! copies, so that the lock is held for a moment only.
 
 use super::known::Known;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble};
 use klogger_log::record::{Header, full_time};
-use klogger_log::writer::EventBlock;
+use klogger_log::writer::{EventBlock, Extent};
 use klogger_os as os;
 use klogger_ring::block::Source;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the list itself takes for a block, roughly.
@@ -24,9 +24,8 @@ pub struct Kept {
     pub origin: Origin,
     pub time_base: u64,
     pub first_serial: u64,
-    pub records: Vec<u8>,
-    /// Not earlier than any of its records.
-    arrived_ns: u64,
+    pub records: Box<[u8]>,
+    pub extent: Extent,
 }
 
 impl Kept {
@@ -40,13 +39,8 @@ impl Kept {
         }
     }
 
-    /// Whether all of its records are before this time.
-    pub fn is_before(&self, time_ns: u64) -> bool {
-        self.arrived_ns < time_ns
-    }
-
     fn bytes(&self) -> usize {
-        self.records.capacity() + ENTRY_BYTES
+        self.records.len() + ENTRY_BYTES
     }
 }
 
@@ -72,7 +66,7 @@ struct Inner {
     bytes_max: usize,
     /// How old a block may become.
     age_ns: u64,
-    /// Blocks that came after this time are kept as long as there is room.
+    /// Blocks with events after this time are kept as long as there is room.
     needed_ns: u64,
     whole_ns: u64,
     known: Known,
@@ -105,33 +99,23 @@ impl History {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a block with these serial numbers. Returns a buffer in exchange for that of the
-    /// records.
-    pub fn keep(
-        &self,
-        origin: Origin,
-        time_base: u64,
-        serials: Range<u64>,
-        records: Vec<u8>,
-    ) -> Vec<u8> {
-        // Buffers of a drain thread have room for the largest block.
-        let (records, mut free) = match records.len() < records.capacity() / 2 {
-            true => (records.as_slice().to_vec(), Some(records)),
-            false => (records, None),
-        };
-        let arrived_ns = os::monotonic_ns();
+    /// Adds a block whose stream goes on at `next_serial`.
+    pub fn keep(&self, block: &EventBlock, extent: Extent, next_serial: u64) {
+        let EventBlock { origin, time_base, first_serial, records } = *block;
+        let records: Box<[u8]> = records.into();
+        let now_ns = os::monotonic_ns();
         let mut inner = self.lock();
-        let first_serial = serials.start;
-        inner.note_gap(origin, serials, time_base, &records);
-        let kept = Kept { origin, time_base, first_serial, records, arrived_ns };
+        inner.note_gap(block, next_serial);
+        let kept = Kept { origin, time_base, first_serial, records, extent };
         inner.bytes += kept.bytes();
         inner.blocks.push_back(Arc::new(kept));
-        while let Some(old) = inner.pop(arrived_ns) {
-            // A snapshot may have it still.
-            let records = Arc::into_inner(old).map(|old| old.records);
-            free = free.or(records);
+        let mut old = Vec::new();
+        while let Some(block) = inner.pop(now_ns) {
+            old.push(block);
         }
-        free.unwrap_or_default()
+        drop(inner);
+        // Not under the lock: this returns memory to the system.
+        drop(old);
     }
 
     /// Events that the preamble does not have.
@@ -187,22 +171,22 @@ impl Inner {
         let oldest = self.blocks.front()?;
         let oldest_ns = now_ns.saturating_sub(self.age_ns).min(self.needed_ns);
         let full = self.bytes > self.bytes_max && self.blocks.len() > 1;
-        if !full && oldest.arrived_ns >= oldest_ns {
+        if !full && oldest.extent.last_ns >= oldest_ns {
             return None;
         }
         self.bytes -= oldest.bytes();
-        self.whole_ns = self.whole_ns.max(oldest.arrived_ns + 1);
+        self.whole_ns = self.whole_ns.max(oldest.extent.last_ns + 1);
         self.known.see(&oldest.block(), None);
         self.blocks.pop_front()
     }
 
     /// Serial numbers that are missing were overwritten, or lost without a record.
-    fn note_gap(&mut self, origin: Origin, serials: Range<u64>, base: u64, records: &[u8]) {
-        let expected = self.next.insert(origin, serials.end).unwrap_or(0);
-        if serials.start > expected
-            && let Some(header) = Header::read(records)
+    fn note_gap(&mut self, block: &EventBlock, next_serial: u64) {
+        let expected = self.next.insert(block.origin, next_serial).unwrap_or(0);
+        if block.first_serial > expected
+            && let Some(header) = Header::read(block.records)
         {
-            self.whole_ns = self.whole_ns.max(full_time(base, header.time48()));
+            self.whole_ns = self.whole_ns.max(full_time(block.time_base, header.time48()));
         }
     }
 }

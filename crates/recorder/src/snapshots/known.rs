@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Threads that are remembered, at most.
 const THREADS_MAX: usize = 1 << 16;
 /// The last context switch of a thread comes after its exit.
-const AFTER_EXIT_NS: u64 = 10_000_000_000;
+const AFTER_EXIT_NS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -45,7 +45,7 @@ pub struct Known {
     layouts: Arc<Vec<EventLayout>>,
     sizes: Arc<SizeTable>,
     /// By id, what is of interest, and which of `layouts` it is.
-    what: Arc<HashMap<u16, (What, usize)>>,
+    what: Arc<Vec<Option<(What, usize)>>>,
     threads: HashMap<i64, Thread>,
     /// By id of an event, since when it is so.
     states: BTreeMap<i64, (u64, bool)>,
@@ -75,7 +75,9 @@ impl Known {
                 (_, Some(Kind::Lost | Kind::Mark) | None) => None,
                 (_, Some(kind)) => Some(What::Thread(kind)),
             };
-            what.extend(kind.map(|kind| (event.id, (kind, layouts.len()))));
+            let id = usize::from(event.id);
+            what.resize(what.len().max(id + 1), None);
+            what[id] = kind.map(|kind| (kind, layouts.len()));
             layouts.push(event.clone());
         }
         Arc::make_mut(&mut self.sizes).add(events);
@@ -89,7 +91,7 @@ impl Known {
         while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
             let (bytes, after) = rest.split_at(size);
             rest = after;
-            let Some((what, index)) = what.get(&header.id()) else { continue };
+            let Some(Some((what, index))) = what.get(usize::from(header.id())) else { continue };
             let time_ns = full_time(block.time_base, header.time48());
             let event = EventRef {
                 layout: &layouts[*index],

@@ -5,6 +5,7 @@ use super::history::{History, Part};
 use super::write::{self, Contents};
 use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Wish, now, ns};
 use crate::file;
+use klogger_os as os;
 use klogger_log::ledger::{Entry, Key, Taken};
 use klogger_log::preamble::{Hit, Snapshot};
 use std::collections::VecDeque;
@@ -181,7 +182,7 @@ impl Worker {
         let path = std::path::absolute(&path).unwrap_or(path);
         let why = order.hits.first().map(|hit| hit.why.clone()).unwrap_or_default();
         let (from_ns, to_ns, hits) = (order.from_ns, order.to_ns, order.count);
-        let made = self.write(order, &path);
+        let (t0, c0) = (now(), os::thread_cpu_ns()); let made = self.write(order, &path); eprintln!("make {} ms cpu {} ms", (now()-t0)/1_000_000, (os::thread_cpu_ns()-c0)/1_000_000);
         self.begin.history.need(u64::MAX);
         let mut taken = Taken { number: self.number, why, hits, from_ns, to_ns, ..Taken::default() };
         match &made {
@@ -225,7 +226,8 @@ impl Worker {
             sources.empty();
             wait_for_programs(&self.begin.history, order.to_ns);
         }
-        let part = self.begin.history.part();
+        eprintln!("emptied {}", now()/1000);
+        let part = self.begin.history.part(); eprintln!("part {} {}", now()/1000, part.blocks.len());
         let stacks = if write::needs_stacks(&part.preamble.events) { self.stacks() } else { RawStacks::default() };
         let contents = self.contents(&part, order);
         let (file, kept_old) =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Writes a snapshot: a whole log, with the events of a span of time.
 
-use super::history::Part;
+use super::history::{Kept, Part};
 use super::{Made, RawStacks};
 use crate::ledger;
 use crate::writer::Names;
@@ -9,12 +9,13 @@ use klogger_log::cut::Cutter;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Preamble, Snapshot};
-use klogger_log::writer::{Compression, EventBlock, Writer};
+use klogger_log::writer::{Compression, EventBlock, Extent, Writer};
 use klogger_ring::block::Builtin;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 /// What the log is to have.
 pub struct Contents<'a> {
@@ -44,16 +45,21 @@ pub fn write(
     compression: Compression,
 ) -> io::Result<Made> {
     let (from_ns, to_ns) = contents.span();
-    let blocks: Vec<EventBlock> =
-        part.blocks.iter().filter(|b| !b.is_before(from_ns)).map(|b| b.block()).collect();
+    let blocks: Vec<(EventBlock, Extent)> = part
+        .blocks
+        .iter()
+        .filter(|b| b.extent.last_ns >= from_ns && b.extent.first_ns <= to_ns)
+        .map(|b| (b.block(), b.extent))
+        .collect();
     let events = &part.preamble.events;
     let mut cutter = Cutter::new(events, from_ns, to_ns);
-    let is_own = |b: &&EventBlock| b.origin == Origin::Recorder;
-    let cut: Vec<EventBlock> =
-        blocks.iter().filter(|b| !is_own(b)).flat_map(|b| cutter.cut(b)).collect();
+    let is_own = |b: &&(EventBlock, Extent)| b.0.origin == Origin::Recorder;
+    let others = blocks.iter().filter(|b| !is_own(b));
+    let cut: Vec<EventBlock> = others.flat_map(|(b, extent)| cutter.cut(b, *extent)).collect();
     let own = own_events(&contents, part, blocks.iter().filter(is_own));
     let mut ledger = ledger_of(&contents, part, &cutter);
     let names = names(stacks, &cut, events, &mut ledger);
+    eprintln!("cut {}", klogger_os::monotonic_ns()/1000);
     let snapshot = Snapshot { left_out: cutter.left_out(), ..contents.snapshot };
     let mut writer = Writer::new(file, &preamble(&part.preamble, snapshot), compression)?;
     let (origin, time_base) = (Origin::Recorder, from_ns);
@@ -61,6 +67,7 @@ pub fn write(
     for block in &cut {
         writer.block(block)?;
     }
+    eprintln!("written {}", klogger_os::monotonic_ns()/1000);
     writer.stacks(&names.stacks)?;
     names.code.as_ref().map_or(Ok(()), |code| writer.code(code))?;
     writer.symbols(&names.symbols)?;
@@ -69,6 +76,7 @@ pub fn write(
     if summary.events < cut {
         return Err(io::ErrorKind::StorageFull.into());
     }
+    eprintln!("finished {}", klogger_os::monotonic_ns()/1000);
     let (events, bytes, short) = (summary.events, summary.bytes, contents.asked_ns < from_ns);
     Ok(Made { events, bytes, from_ns, to_ns, short, ..Made::default() })
 }
@@ -87,7 +95,7 @@ fn preamble(recording: &Preamble, snapshot: Snapshot) -> Preamble {
 fn own_events<'a>(
     contents: &Contents,
     part: &Part,
-    blocks: impl Iterator<Item = &'a EventBlock<'a>>,
+    blocks: impl Iterator<Item = &'a (EventBlock<'a>, Extent)>,
 ) -> Vec<u8> {
     let (from_ns, to_ns) = contents.span();
     let (preamble, builtin) = (&part.preamble, contents.builtin);
@@ -95,7 +103,8 @@ fn own_events<'a>(
     // Otherwise the span has the first events of the recording.
     if from_ns > preamble.clock.start_ns {
         let mut known = part.known.clone();
-        for block in &part.blocks {
+        let early = |b: &&Arc<Kept>| b.origin == Origin::Recorder || b.extent.first_ns < from_ns;
+        for block in part.blocks.iter().filter(early) {
             known.see(&block.block(), Some((from_ns, to_ns)));
         }
         let start = builtin.event("KLOGGER_START");
@@ -104,7 +113,7 @@ fn own_events<'a>(
         known.events(builtin, from_ns, &mut own);
     }
     let mut cutter = Cutter::new(&preamble.events, from_ns, to_ns);
-    for part in blocks.flat_map(|block| cutter.cut(block)) {
+    for part in blocks.flat_map(|(block, extent)| cutter.cut(block, *extent)) {
         own.extend_from_slice(part.records);
     }
     builtin.event("KLOGGER_FINISH").finish(to_ns, &mut own);
