@@ -208,6 +208,9 @@ pub fn send(pid: Option<u32>, request: &Request) -> Result<Answer, Error> {
         Some(pid) => (pid, connect(pid)?),
         None => find()?,
     };
+    if serde_json::to_string(request).is_ok_and(|text| text.len() >= LINE_MAX as usize) {
+        return Err(Error::new("the request has more than 4096 bytes").help("use shorter words"));
+    }
     let answer = ask(stream, request).map_err(|e| no_answer(pid, &e))?;
     match answer.error {
         None => Ok(answer),

@@ -190,3 +190,79 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_toolchain::bundled;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn history(age_ns: u64, bytes_max: usize) -> History {
+        let events = bundled::builtin().unwrap().layouts(1);
+        History::new(&Preamble { events, ..Preamble::default() }, age_ns, bytes_max)
+    }
+
+    /// A block of a CPU with so many bytes, whose events were at this time.
+    fn keep(history: &History, serial: u64, at_ns: u64, bytes: usize) {
+        let (origin, time_base) = (Origin::Cpu(0), at_ns);
+        let block = EventBlock { origin, time_base, first_serial: serial, records: &vec![0; bytes] };
+        let extent = Extent { first_ns: at_ns, last_ns: at_ns, events: 1, lost: 0 };
+        history.keep(&block, extent, serial + 1);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_gone_is_known() {
+        let (history, now) = (history(u64::MAX, 10 * (1000 + ENTRY_BYTES)), os::monotonic_ns());
+        for n in 0..100 {
+            keep(&history, n, now + n, 1000);
+            let part = history.part();
+            let bytes: usize = part.blocks.iter().map(|b| b.bytes()).sum();
+            assert!(bytes <= 10 * (1000 + ENTRY_BYTES));
+            // Each block has one moment.
+            assert_eq!(part.blocks.len() as u64, (n + 1).min(10));
+            assert_eq!(part.whole_ns, if n < 10 { 0 } else { now + n - 9 });
+        }
+        // One block that is larger than all of the memory is kept alone.
+        keep(&history, 100, now + 100, 1 << 20);
+        assert_eq!(history.part().blocks.len(), 1);
+    }
+
+    #[test]
+    fn old_blocks_go_unless_they_are_needed() {
+        let (history, now) = (history(5 * SECOND, 1 << 30), os::monotonic_ns());
+        let of = |second: u64| now - (20 - second) * SECOND;
+        history.need(of(8));
+        (0..20).for_each(|n| keep(&history, n, of(n), 100));
+        assert_eq!(history.part().blocks[0].first_serial, 8);
+        history.need(u64::MAX);
+        keep(&history, 20, now, 100);
+        let part = history.part();
+        assert!(part.blocks[0].first_serial >= 15, "{}", part.blocks[0].first_serial);
+        assert_eq!(part.whole_ns, part.blocks[0].extent.first_ns - SECOND + 1);
+    }
+
+    #[test]
+    fn what_was_overwritten_is_not_whole() {
+        let (history, builtin) = (history(u64::MAX, 1 << 30), bundled::builtin().unwrap());
+        let builtin = klogger_ring::block::Builtin(Arc::new(builtin.layouts(1)));
+        let block = |serial: u64, at: u64| {
+            let records = builtin.lost(1, at, at);
+            let (origin, time_base) = (Origin::Cpu(3), 0);
+            let block = EventBlock { origin, time_base, first_serial: serial, records: &records };
+            let extent = Extent { first_ns: at, last_ns: at, events: 0, lost: 1 };
+            history.keep(&block, extent, serial + 1);
+            history.whole_ns()
+        };
+        assert_eq!([block(0, 10), block(1, 20)], [0, 0]);
+        assert_eq!([block(7, 30), block(8, 40)], [30, 30]);
+    }
+
+    #[test]
+    fn programs_are_waited_for_only_if_there_are_any() {
+        let history = history(u64::MAX, 1 << 20);
+        assert!(history.has_programs_until(7));
+        history.until(Source::Programs, 7);
+        assert!(history.has_programs_until(6) && !history.has_programs_until(7));
+    }
+}

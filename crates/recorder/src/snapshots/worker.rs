@@ -5,7 +5,6 @@ use super::history::{History, Part};
 use super::write::{self, Contents};
 use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Wish, now, ns};
 use crate::file;
-use klogger_os as os;
 use klogger_log::ledger::{Entry, Key, Taken};
 use klogger_log::preamble::{Hit, Snapshot};
 use std::collections::VecDeque;
@@ -182,7 +181,11 @@ impl Worker {
         let path = std::path::absolute(&path).unwrap_or(path);
         let why = order.hits.first().map(|hit| hit.why.clone()).unwrap_or_default();
         let (from_ns, to_ns, hits) = (order.from_ns, order.to_ns, order.count);
-        let (t0, c0) = (now(), os::thread_cpu_ns()); let made = self.write(order, &path); eprintln!("make {} ms cpu {} ms", (now()-t0)/1_000_000, (os::thread_cpu_ns()-c0)/1_000_000);
+        let made = if path == self.begin.log {
+            Err(format!("{} is the log of the recording", path.display()))
+        } else {
+            self.write(order, &path)
+        };
         self.begin.history.need(u64::MAX);
         let mut taken = Taken { number: self.number, why, hits, from_ns, to_ns, ..Taken::default() };
         match &made {
@@ -226,8 +229,7 @@ impl Worker {
             sources.empty();
             wait_for_programs(&self.begin.history, order.to_ns);
         }
-        eprintln!("emptied {}", now()/1000);
-        let part = self.begin.history.part(); eprintln!("part {} {}", now()/1000, part.blocks.len());
+        let part = self.begin.history.part();
         let stacks = if write::needs_stacks(&part.preamble.events) { self.stacks() } else { RawStacks::default() };
         let contents = self.contents(&part, order);
         let (file, kept_old) =

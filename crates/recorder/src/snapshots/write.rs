@@ -59,7 +59,6 @@ pub fn write(
     let own = own_events(&contents, part, blocks.iter().filter(is_own));
     let mut ledger = ledger_of(&contents, part, &cutter);
     let names = names(stacks, &cut, events, &mut ledger);
-    eprintln!("cut {}", klogger_os::monotonic_ns()/1000);
     let snapshot = Snapshot { left_out: cutter.left_out(), ..contents.snapshot };
     let mut writer = Writer::new(file, &preamble(&part.preamble, snapshot), compression)?;
     let (origin, time_base) = (Origin::Recorder, from_ns);
@@ -67,7 +66,6 @@ pub fn write(
     for block in &cut {
         writer.block(block)?;
     }
-    eprintln!("written {}", klogger_os::monotonic_ns()/1000);
     writer.stacks(&names.stacks)?;
     names.code.as_ref().map_or(Ok(()), |code| writer.code(code))?;
     writer.symbols(&names.symbols)?;
@@ -76,7 +74,6 @@ pub fn write(
     if summary.events < cut {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    eprintln!("finished {}", klogger_os::monotonic_ns()/1000);
     let (events, bytes, short) = (summary.events, summary.bytes, contents.asked_ns < from_ns);
     Ok(Made { events, bytes, from_ns, to_ns, short, ..Made::default() })
 }
