@@ -232,12 +232,18 @@ impl Worker {
         let part = self.begin.history.part();
         let stacks = if write::needs_stacks(&part.preamble.events) { self.stacks() } else { RawStacks::default() };
         let contents = self.contents(&part, order);
-        let (file, kept_old) =
-            file::open(path, self.begin.mode).map_err(|e| e.message.clone())?;
+        file::check_regular(path).map_err(|e| e.message)?;
+        let unfinished = file::part_of(path);
+        let (file, _) = file::open(&unfinished, self.begin.mode).map_err(|e| e.message)?;
         let written = write::write(file, contents, &part, stacks, self.begin.compression);
         let number = self.number;
-        written.map(|made| Made { file: path.into(), number, ..made }).map_err(|e| {
-            file::discard(path, kept_old);
+        let completed = written.and_then(|made| {
+            file::complete(&unfinished, path)?;
+            Ok(Made { file: path.into(), number, ..made })
+        });
+        completed.map_err(|e| {
+            // It may be what was in the way.
+            let _ = fs::remove_file(&unfinished);
             format!("cannot write {}: {e}", path.display())
         })
     }
