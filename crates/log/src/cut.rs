@@ -55,7 +55,8 @@ impl Cutter {
         }
     }
 
-    /// The parts of a block that are in the span. `extent`: of its records. There is one, or none, unless hits were nested.
+    /// The parts of a block that are in the span: one, or none, unless hits were nested. `extent`:
+    /// of its records.
     pub fn cut<'a>(&mut self, block: &EventBlock<'a>, extent: Extent) -> Vec<EventBlock<'a>> {
         let span = self.from_ns..=self.to_ns;
         let stream = self.streams.entry(block.origin).or_default();

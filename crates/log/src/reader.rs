@@ -336,8 +336,8 @@ impl Reader {
         }
     }
 
-    /// How many serial numbers of a stream, from `serial` on and before `next`, a snapshot leaves out
-    /// because of their times.
+    /// How many serial numbers of a stream, from `serial` on and before `next`, a snapshot leaves
+    /// out because of their times.
     fn left_out(&self, origin: Origin, serial: u64, next: u64) -> u64 {
         let parts = self.preamble.snapshot.iter().flat_map(|snapshot| &snapshot.left_out);
         let here = parts.filter(|part| {

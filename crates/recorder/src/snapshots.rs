@@ -29,7 +29,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -97,7 +99,11 @@ pub struct Wish {
 }
 
 enum Ask {
-    Hit { why: String, at_ns: u64, trigger: u32 },
+    Hit {
+        why: String,
+        at_ns: u64,
+        trigger: u32,
+    },
     Wish(Wish),
     /// The recording has ended.
     End,

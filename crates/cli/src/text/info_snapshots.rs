@@ -45,10 +45,8 @@ pub fn taken(snapshots: &[Taken], start_ns: u64, out: &mut String) {
         let file = if one.missing.is_empty() { &one.file } else { &one.missing };
         let why = if one.why.is_empty() { String::new() } else { format!(": {}", one.why) };
         let number = one.number;
-        let _ = writeln!(
-            out,
-            "{number:>8} {from:>12} {to:>12} {events:>14} {hits:>8}  {file}{why}"
-        );
+        let _ =
+            writeln!(out, "{number:>8} {from:>12} {to:>12} {events:>14} {hits:>8}  {file}{why}");
     }
 }
 

@@ -195,7 +195,8 @@ impl Session {
     /// Names for the kernel addresses in events of probes.
     fn names(&self, ledger: &mut Ledger) -> Names {
         let probes = self.engines.iter().find(|e| e.info().probes);
-        let names = probes.map(|e| Names::of(&self.layouts, e.stacks().map(StackTable::read), ledger));
+        let names =
+            probes.map(|e| Names::of(&self.layouts, e.stacks().map(StackTable::read), ledger));
         let names = names.unwrap_or_default();
         match probes.and_then(|engine| engine.user_code()) {
             Some(found) => names.with_code(found, ledger),

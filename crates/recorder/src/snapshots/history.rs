@@ -2,9 +2,9 @@
 //! The last seconds of a recording, in memory: the blocks as they came from the rings, and what
 //! older ones said of threads and of events that are on.
 //!
-//! The writer thread adds copies of blocks: buffers of drain threads have room for the largest block,
-//! and drain threads, which must be fast, get them back with their pages. A snapshot shares the
-//! copies, so that the lock is held for a moment only.
+//! The writer thread adds copies of blocks: buffers of drain threads have room for the largest
+//! block, and drain threads, which must be fast, get them back with their pages. A snapshot shares
+//! the copies, so that the lock is held for a moment only.
 
 use super::known::Known;
 use klogger_log::origin::Origin;
@@ -31,12 +31,7 @@ pub struct Kept {
 impl Kept {
     pub fn block(&self) -> EventBlock<'_> {
         let Kept { origin, time_base, first_serial, records, .. } = self;
-        EventBlock {
-            origin: *origin,
-            time_base: *time_base,
-            first_serial: *first_serial,
-            records,
-        }
+        EventBlock { origin: *origin, time_base: *time_base, first_serial: *first_serial, records }
     }
 
     fn bytes(&self) -> usize {
@@ -125,8 +120,7 @@ impl History {
         preamble.schemas.extend(addition.schemas.iter().cloned());
         preamble.events.extend(addition.events.iter().cloned());
         let known = |name: &str| preamble.decodings.iter().any(|d| d.name == name);
-        let new: Vec<_> =
-            addition.decodings.iter().filter(|d| !known(&d.name)).cloned().collect();
+        let new: Vec<_> = addition.decodings.iter().filter(|d| !known(&d.name)).cloned().collect();
         preamble.decodings.extend(new);
         inner.known.learn(&addition.events);
     }
@@ -206,7 +200,8 @@ mod tests {
     /// A block of a CPU with so many bytes, whose events were at this time.
     fn keep(history: &History, serial: u64, at_ns: u64, bytes: usize) {
         let (origin, time_base) = (Origin::Cpu(0), at_ns);
-        let block = EventBlock { origin, time_base, first_serial: serial, records: &vec![0; bytes] };
+        let block =
+            EventBlock { origin, time_base, first_serial: serial, records: &vec![0; bytes] };
         let extent = Extent { first_ns: at_ns, last_ns: at_ns, events: 1, lost: 0 };
         history.keep(&block, extent, serial + 1);
     }

@@ -187,7 +187,8 @@ impl Worker {
             self.write(order, &path)
         };
         self.begin.history.need(u64::MAX);
-        let mut taken = Taken { number: self.number, why, hits, from_ns, to_ns, ..Taken::default() };
+        let mut taken =
+            Taken { number: self.number, why, hits, from_ns, to_ns, ..Taken::default() };
         match &made {
             Ok(made) => {
                 taken.file = path.display().to_string();
@@ -230,7 +231,11 @@ impl Worker {
             wait_for_programs(&self.begin.history, order.to_ns);
         }
         let part = self.begin.history.part();
-        let stacks = if write::needs_stacks(&part.preamble.events) { self.stacks() } else { RawStacks::default() };
+        let stacks = if write::needs_stacks(&part.preamble.events) {
+            self.stacks()
+        } else {
+            RawStacks::default()
+        };
         let contents = self.contents(&part, order);
         file::check_regular(path).map_err(|e| e.message)?;
         let unfinished = file::part_of(path);
@@ -282,10 +287,8 @@ impl Worker {
         let entry = |count: u64, text: String| {
             (count > 0).then(|| Entry::new(Key::SnapshotMissing).detail(&text))
         };
-        let removed = entry(
-            self.removed,
-            format!("{} were removed to keep the last {keep}", self.removed),
-        );
+        let removed =
+            entry(self.removed, format!("{} were removed to keep the last {keep}", self.removed));
         let failed = entry(self.failed, format!("{} could not be written", self.failed));
         let unlisted =
             entry(self.unlisted, format!("{} others are not in the list", self.unlisted));
