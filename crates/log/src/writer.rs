@@ -9,6 +9,7 @@ mod parts;
 pub mod rewrite;
 mod sink;
 
+pub use self::parts::Extent;
 pub use self::sink::Sink;
 use crate::code::Code;
 use crate::codes::Codes;
@@ -57,17 +58,6 @@ pub struct Summary {
     pub counts: Vec<(u16, u64)>,
 }
 
-/// What is known of the records of a block. Times are full ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    pub first_ns: u64,
-    pub last_ns: u64,
-    /// `LOST` records not counted.
-    pub events: u64,
-    /// The sum of their counts.
-    pub lost: u64,
-}
-
 /// Writes one log.
 pub struct Writer<S: Sink> {
     sink: S,
@@ -88,6 +78,8 @@ pub struct Writer<S: Sink> {
     events: u64,
     losses: u64,
     counts: Vec<u64>,
+    last: Extent,
+    forgets: bool,
     /// A write failed and could not be undone, so nothing may follow.
     torn: bool,
 }
@@ -134,6 +126,8 @@ impl<S: Sink> Writer<S> {
             events: 0,
             losses: 0,
             counts: vec![0; ids(&preamble.events)],
+            last: Extent::default(),
+            forgets: false,
             torn: false,
         })
     }
@@ -179,6 +173,10 @@ impl<S: Sink> Writer<S> {
         }
         let mut serial = block.first_serial;
         let mut rest = block.records;
+        self.last = Extent { first_ns: u64::MAX, ..Extent::default() };
+        if self.forgets {
+            self.index.clear();
+        }
         while !rest.is_empty() {
             let chunk = self.walk(rest, block.time_base);
             if chunk.bytes == 0 {
@@ -203,6 +201,7 @@ impl<S: Sink> Writer<S> {
                 return Err(error);
             }
             self.codes.note(records, &self.sizes);
+            self.last.add(&chunk);
             self.events += u64::from(chunk.events);
             self.losses = self.losses.saturating_add(chunk.lost);
             serial = header.next_serial();
@@ -241,21 +240,15 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
-    /// What a block would say that has all records of the last `blocks` ones.
-    pub fn last_blocks(&self, blocks: usize) -> Extent {
-        let mut all = Extent { first_ns: u64::MAX, ..Extent::default() };
-        for (_, header) in &self.index[self.index.len().saturating_sub(blocks)..] {
-            all.first_ns = all.first_ns.min(header.first_time);
-            all.last_ns = all.last_ns.max(header.last_time);
-            all.events += u64::from(header.events);
-            all.lost = all.lost.saturating_add(header.lost);
-        }
-        all
+    /// What is known of the last records that [`Writer::block`] was given.
+    pub fn last(&self) -> Extent {
+        self.last
     }
 
-    /// How many blocks have been written.
-    pub fn blocks(&self) -> usize {
-        self.index.len()
+    /// Keeps no list of blocks, for a sink that nothing can be read from again: otherwise the list
+    /// grows with the recording.
+    pub fn forgetting(self, forgets: bool) -> Writer<S> {
+        Writer { forgets, ..self }
     }
 
     /// What has been written so far.

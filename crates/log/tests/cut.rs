@@ -45,10 +45,10 @@ fn whole(blocks: &[(usize, Vec<Step>)]) -> (Vec<u8>, Vec<Stored>) {
             let time = time.saturating_sub(*earlier).max(START);
             record(&preamble, "TICK").int("n", time as i64).finish(time, &mut records);
         }
-        let (before, first_serial) = (writer.blocks(), serials[*which]);
+        let first_serial = serials[*which];
         let block = EventBlock { origin, time_base: START, first_serial, records: &records };
         serials[*which] = writer.block(&block).unwrap();
-        let extent = writer.last_blocks(writer.blocks() - before);
+        let extent = writer.last();
         stored.push(Stored { origin, first_serial, records, extent });
     }
     writer.finish(&Ledger::default()).unwrap();

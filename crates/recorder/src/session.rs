@@ -201,7 +201,7 @@ impl Session {
         if feed.is_none() || !alone {
             self.keep(&preamble);
         }
-        pipeline.write(writer, start_ns, names, feed, history);
+        pipeline.write(writer.forgetting(alone), start_ns, names, feed, history);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
@@ -245,7 +245,7 @@ impl Session {
         preamble: &Preamble,
     ) -> Option<Arc<History>> {
         let (snapshots, options) = (self.snapshots.as_mut()?, self.options.snapshots.clone()?);
-        let history = Arc::new(options.history(preamble, pipeline.dump_bytes()));
+        let history = Arc::new(snapshots.history(&options, preamble, pipeline.dump_bytes()));
         let begin = snapshots::Begin {
             options,
             preamble: preamble.clone(),

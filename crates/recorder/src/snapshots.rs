@@ -17,7 +17,7 @@ mod write;
 
 use crate::drains::Drains;
 use crate::dump::FlightRecorder;
-use history::History;
+use history::{History, Limits};
 use klogger_engines::user_code::UserCode;
 use klogger_log::ledger::{Entry, Taken};
 use klogger_log::preamble::Preamble;
@@ -56,14 +56,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// A history for a recording whose dumps have so many bytes, if it makes any: a dump and the
-    /// one before it fit.
-    pub fn history(&self, preamble: &Preamble, dump_bytes: u64) -> History {
-        let age = ns(self.before).saturating_add(ns(self.after)).saturating_add(SLACK_NS);
-        let bytes = self.memory.max(dump_bytes.saturating_mul(2));
-        History::new(preamble, age, usize::try_from(bytes).unwrap_or(usize::MAX))
-    }
-
     pub fn file(&self, number: u64) -> PathBuf {
         let mut name = self.base.clone().into_os_string();
         name.push(format!(".snapshot-{number:03}.klog"));
@@ -113,8 +105,24 @@ enum Ask {
 #[derive(Clone)]
 pub struct Requests {
     to: SyncSender<Ask>,
-    /// Hits for which there was no room, and the time of the last one.
-    missed: Arc<(AtomicU64, AtomicU64)>,
+    waiting: Arc<Waiting>,
+}
+
+/// What the thread has not heard of yet.
+#[derive(Debug)]
+pub struct Waiting {
+    /// Hits for which the queue had no room, and the time of the last one.
+    missed: AtomicU64,
+    last_ns: AtomicU64,
+    /// The time of the first hit in the queue.
+    first_ns: AtomicU64,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        let zero = || AtomicU64::new(0);
+        Waiting { missed: zero(), last_ns: zero(), first_ns: AtomicU64::new(u64::MAX) }
+    }
 }
 
 impl Requests {
@@ -122,9 +130,10 @@ impl Requests {
     /// it. `trigger`: its number, from 1. Returns at once.
     pub fn request(&self, why: &str, at_ns: u64, trigger: u32) {
         let ask = Ask::Hit { why: why.into(), at_ns, trigger };
+        self.waiting.first_ns.fetch_min(at_ns, Ordering::Relaxed);
         if self.to.try_send(ask).is_err() {
-            self.missed.0.fetch_add(1, Ordering::Relaxed);
-            self.missed.1.fetch_max(at_ns, Ordering::Relaxed);
+            self.waiting.last_ns.fetch_max(at_ns, Ordering::Relaxed);
+            self.waiting.missed.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -207,8 +216,8 @@ impl Snapshots {
     /// preamble has the names of the recorder's threads.
     pub fn start() -> std::io::Result<Snapshots> {
         let (to, asks) = sync_channel(WAITING_MAX);
-        let missed = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-        let requests = Requests { to, missed: missed.clone() };
+        let requests = Requests { to, waiting: Arc::default() };
+        let waiting = requests.waiting.clone();
         let (begin, begun) = channel::<Begin>();
         let (ask, asked) = channel();
         let (bell, rings) = UnixStream::pair()?;
@@ -220,11 +229,24 @@ impl Snapshots {
         let run = move || {
             let _ = named.send(());
             let Ok(begin) = begun.recv() else { return Ended::default() };
-            worker::Worker::new(begin, shared, missed, ask, rings).run(&asks)
+            worker::Worker::new(begin, shared, waiting, ask, rings).run(&asks)
         };
         let thread = thread::Builder::new().name("klogger/snapshot".into()).spawn(run)?;
         let _ = has_name.recv();
         Ok(Snapshots { requests, begin: Some(begin), sources, thread, asked, bell })
+    }
+
+    /// A history for a recording whose dumps have so many bytes, if it makes any: a dump and the
+    /// one before it fit.
+    pub fn history(&self, options: &Options, preamble: &Preamble, dump_bytes: u64) -> History {
+        let (before_ns, after_ns) = (ns(options.before), ns(options.after));
+        let bytes = options.memory.max(dump_bytes.saturating_mul(2));
+        let limits = Limits {
+            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            age_ns: before_ns.saturating_add(after_ns).saturating_add(SLACK_NS),
+            before_ns,
+        };
+        History::new(preamble, limits, self.requests.waiting.clone())
     }
 
     /// From here on there is a log.

@@ -315,11 +315,9 @@ impl LogWriter {
 
     /// Returns the next serial number of the stream.
     fn write(&mut self, block: &EventBlock) -> io::Result<u64> {
-        let blocks = self.writer.blocks();
         let next_serial = self.writer.block(block)?;
         if let Some(history) = &self.history {
-            let extent = self.writer.last_blocks(self.writer.blocks() - blocks);
-            history.keep(block, extent, next_serial);
+            history.keep(block, self.writer.last(), next_serial);
         }
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
         Ok(next_serial)

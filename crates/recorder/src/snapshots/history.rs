@@ -6,6 +6,7 @@
 //! block, and drain threads, which must be fast, get them back with their pages. A snapshot shares
 //! the copies, so that the lock is held for a moment only.
 
+use super::Waiting;
 use super::known::Known;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble};
@@ -14,6 +15,7 @@ use klogger_log::writer::{EventBlock, Extent};
 use klogger_os as os;
 use klogger_ring::block::Source;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the list itself takes for a block, roughly.
@@ -50,17 +52,23 @@ pub struct Part {
     pub preamble: Arc<Preamble>,
 }
 
+pub struct Limits {
+    pub bytes: usize,
+    /// How old an event may become.
+    pub age_ns: u64,
+    /// What a hit needs before it.
+    pub before_ns: u64,
+}
+
 pub struct History {
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     blocks: VecDeque<Arc<Kept>>,
-    /// Of `blocks`, and their limit.
     bytes: usize,
-    bytes_max: usize,
-    /// How old a block may become.
-    age_ns: u64,
+    limits: Limits,
+    waiting: Arc<Waiting>,
     /// Blocks with events after this time are kept as long as there is room.
     needed_ns: u64,
     whole_ns: u64,
@@ -73,13 +81,13 @@ struct Inner {
 }
 
 impl History {
-    pub fn new(preamble: &Preamble, age_ns: u64, bytes_max: usize) -> History {
+    pub fn new(preamble: &Preamble, limits: Limits, waiting: Arc<Waiting>) -> History {
         History {
             inner: Mutex::new(Inner {
                 blocks: VecDeque::new(),
                 bytes: 0,
-                bytes_max,
-                age_ns,
+                limits,
+                waiting,
                 needed_ns: u64::MAX,
                 whole_ns: preamble.clock.start_ns,
                 known: Known::new(&preamble.events),
@@ -163,8 +171,11 @@ impl Inner {
     /// Removes the oldest block, if it is too old, or if there are too many.
     fn pop(&mut self, now_ns: u64) -> Option<Arc<Kept>> {
         let oldest = self.blocks.front()?;
-        let oldest_ns = now_ns.saturating_sub(self.age_ns).min(self.needed_ns);
-        let full = self.bytes > self.bytes_max && self.blocks.len() > 1;
+        let Limits { bytes, age_ns, before_ns } = self.limits;
+        let first_hit_ns = self.waiting.first_ns.load(Ordering::Relaxed);
+        let needed_ns = self.needed_ns.min(first_hit_ns.saturating_sub(before_ns));
+        let oldest_ns = now_ns.saturating_sub(age_ns).min(needed_ns);
+        let full = self.bytes > bytes && self.blocks.len() > 1;
         if !full && oldest.extent.last_ns >= oldest_ns {
             return None;
         }
@@ -192,9 +203,10 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn history(age_ns: u64, bytes_max: usize) -> History {
+    fn history(age_ns: u64, bytes: usize) -> History {
         let events = bundled::builtin().unwrap().layouts(1);
-        History::new(&Preamble { events, ..Preamble::default() }, age_ns, bytes_max)
+        let limits = Limits { bytes, age_ns, before_ns: 2 * SECOND };
+        History::new(&Preamble { events, ..Preamble::default() }, limits, Arc::default())
     }
 
     /// A block of a CPU with so many bytes, whose events were at this time.
@@ -230,8 +242,13 @@ mod tests {
         history.need(of(8));
         (0..20).for_each(|n| keep(&history, n, of(n), 100));
         assert_eq!(history.part().blocks[0].first_serial, 8);
+        // A hit that waits needs two seconds before it.
         history.need(u64::MAX);
+        history.lock().waiting.first_ns.store(of(12), Ordering::Relaxed);
         keep(&history, 20, now, 100);
+        assert_eq!(history.part().blocks[0].first_serial, 10);
+        history.lock().waiting.first_ns.store(u64::MAX, Ordering::Relaxed);
+        keep(&history, 21, now, 100);
         let part = history.part();
         assert!(part.blocks[0].first_serial >= 15, "{}", part.blocks[0].first_serial);
         assert_eq!(part.whole_ns, part.blocks[0].extent.first_ns - SECOND + 1);

@@ -3,7 +3,7 @@
 
 use super::history::{History, Part};
 use super::write::{self, Contents};
-use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Wish, now, ns};
+use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Waiting, Wish, now, ns};
 use crate::file;
 use klogger_log::ledger::{Entry, Key, Taken};
 use klogger_log::preamble::{Hit, Snapshot};
@@ -12,7 +12,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -64,7 +64,7 @@ struct Order {
 pub struct Worker {
     begin: Begin,
     sources: Arc<Mutex<Option<Sources>>>,
-    missed: Arc<(AtomicU64, AtomicU64)>,
+    waiting: Arc<Waiting>,
     ask: Sender<SyncSender<RawStacks>>,
     bell: UnixStream,
     gathered: Option<Gathered>,
@@ -83,14 +83,14 @@ impl Worker {
     pub fn new(
         begin: Begin,
         sources: Arc<Mutex<Option<Sources>>>,
-        missed: Arc<(AtomicU64, AtomicU64)>,
+        waiting: Arc<Waiting>,
         ask: Sender<SyncSender<RawStacks>>,
         bell: UnixStream,
     ) -> Worker {
         Worker {
             begin,
             sources,
-            missed,
+            waiting,
             ask,
             bell,
             gathered: None,
@@ -135,11 +135,16 @@ impl Worker {
 
     /// Hits for which the queue had no room.
     fn take_missed(&mut self) {
-        let count = self.missed.0.swap(0, Ordering::Relaxed);
+        let count = self.waiting.missed.swap(0, Ordering::Acquire);
         if count > 0 {
-            let last = self.missed.1.load(Ordering::Relaxed);
+            let last = self.waiting.last_ns.load(Ordering::Relaxed);
             self.gathered.get_or_insert_default().note(last, count);
         }
+        if let Some(gathered) = &self.gathered {
+            let before = ns(self.begin.options.before);
+            self.begin.history.need(gathered.first_ns.saturating_sub(before));
+        }
+        self.waiting.first_ns.store(u64::MAX, Ordering::Relaxed);
     }
 
     /// What has been gathered, if it is time for it: the time after the last hit has passed, or
@@ -149,7 +154,6 @@ impl Worker {
         let options = &self.begin.options;
         let (before, after) = (ns(options.before), ns(options.after));
         let from_ns = gathered.first_ns.saturating_sub(before);
-        self.begin.history.need(from_ns);
         let last = gathered.last_ns.min(gathered.first_ns.saturating_add(APART_NS));
         let due = last.saturating_add(after).max(self.began_ns.saturating_add(APART_NS));
         let presses = self.begin.history.whole_ns() > from_ns.max(self.start_ns());
