@@ -15,6 +15,9 @@ mod used;
 mod worker;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 use crate::drains::Drains;
 use crate::dump::FlightRecorder;
 use history::{History, Limits};
