@@ -91,6 +91,11 @@
 //! record takes as many as its count, and none for itself. So the next block of a stream begins at
 //! `first serial + events + losses`; any other number means a loss for which there is no record.
 //!
+//! **Snapshots.** A log whose preamble has a member `snapshot` is a part of a recording: the events
+//! from `from_ns` to `to_ns`. Streams keep their serial numbers, and may begin with any. Only that
+//! of the recorder is the snapshot's own and begins with 0. `left_out` lists serial numbers between
+//! events of the span that are not in it because of their times; they are not missing.
+//!
 //! **Schemata.** JSON: `Addition` in `preamble.rs`. It adds schemata, events and decodings to those
 //! of the preamble, and precedes the first block that contains such an event. Its ids and names of
 //! events and its names of schemata must be new; a decoding may be repeated. All blocks of schemata

@@ -69,6 +69,27 @@ pub struct Ledger {
     /// included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<u64>,
+    /// The snapshots that were made of the recording, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub snapshots: Vec<Taken>,
+}
+
+/// A snapshot of a recording. Times are full ns of the log clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Taken {
+    pub number: u64,
+    /// Empty if it could not be written, or was removed to keep no more than was asked for.
+    pub file: String,
+    pub why: String,
+    /// How many hits it has.
+    pub hits: u64,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub events: u64,
+    pub bytes: u64,
+    /// Why there is no file; otherwise empty.
+    pub missing: String,
 }
 
 /// One occurrence. Times are full ns of the log clock.

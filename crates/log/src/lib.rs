@@ -8,6 +8,7 @@ pub mod builder;
 pub mod builtin;
 pub mod code;
 mod codes;
+pub mod cut;
 pub mod damage;
 pub mod decode;
 pub mod endpoint;

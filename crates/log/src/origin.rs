@@ -50,6 +50,14 @@ impl Origin {
         self.cpu().map(|cpu| cpu as i16)
     }
 
+    /// The number of a thread's stream; otherwise 0.
+    pub fn stream(self) -> u32 {
+        match self {
+            Origin::Thread { stream, .. } => stream,
+            Origin::Cpu(_) | Origin::Recorder => 0,
+        }
+    }
+
     #[inline]
     pub fn thread(self) -> Option<Thread> {
         match self {

@@ -32,6 +32,9 @@ pub struct Preamble {
     /// What logging costs on this machine, if it was measured before the recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
+    /// This log is a part of a recording that has a log of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
 }
 
 impl Preamble {
@@ -45,6 +48,61 @@ impl Preamble {
         let is_user = |e: &EventLayout| user.contains(e.schema.as_str()) || own(e);
         self.events.iter().map(is_user).collect()
     }
+}
+
+/// Which part of a recording a snapshot has. Times are full ns of the log clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    /// From 1 on in each recording.
+    pub number: u64,
+    /// The first reason for it.
+    #[serde(flatten)]
+    pub first: Hit,
+    /// The others that it has as well, at most [`Snapshot::HITS_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Hit>,
+    /// How many reasons there are, listed or not.
+    pub hits: u64,
+    /// It has all events from this time on ...
+    pub from_ns: u64,
+    /// ... to this one, both inclusive.
+    pub to_ns: u64,
+    /// The log of the recording; its preamble has the same `clock.start_ns` as this member.
+    pub log: String,
+    pub recording_start_ns: u64,
+    /// Events between others of the same stream that are outside of the time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Snapshot {
+    pub const HITS_MAX: usize = 1000;
+}
+
+/// Why a snapshot was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hit {
+    /// In words: those of a trigger or of a user.
+    pub why: String,
+    /// The number of the trigger, from 1; 0: a user asked for it.
+    pub trigger: u32,
+    /// When.
+    pub at_ns: u64,
+}
+
+/// Serial numbers of a stream that a snapshot leaves out: a nested hit may be in its time and the
+/// one that it interrupted outside of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeftOut {
+    /// Of a CPU, or else of a thread.
+    pub cpu: Option<u16>,
+    pub stream: u32,
+    /// The first one, and how many.
+    pub serial: u64,
+    pub count: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

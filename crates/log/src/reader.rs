@@ -332,7 +332,8 @@ impl Reader {
                     .iter()
                     .filter(is_here)
                     .fold(0, |sum: u64, d| sum.saturating_add(d.serials));
-                damage.events = missing.saturating_sub(counted);
+                let left_out = self.left_out(header.origin, serial, header.first_serial);
+                damage.events = missing.saturating_sub(counted.saturating_add(left_out));
                 if damage.events == 0 {
                     continue;
                 }
@@ -340,6 +341,17 @@ impl Reader {
             damage.times = Some((since.min(header.first_time), since.max(header.first_time)));
             note(&mut self.damage, damage.of(header.origin));
         }
+    }
+
+    /// How many serial numbers of a stream, from `serial` on and before `next`, a snapshot leaves
+    /// out because of their times.
+    fn left_out(&self, origin: Origin, serial: u64, next: u64) -> u64 {
+        let parts = self.preamble.snapshot.iter().flat_map(|snapshot| &snapshot.left_out);
+        let here = parts.filter(|part| {
+            (part.cpu, part.stream) == (origin.cpu(), origin.stream())
+                && (serial..next).contains(&part.serial)
+        });
+        here.fold(0, |sum: u64, part| sum.saturating_add(part.count))
     }
 
     fn note_unknown(&mut self) {

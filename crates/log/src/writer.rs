@@ -9,6 +9,7 @@ mod parts;
 pub mod rewrite;
 mod sink;
 
+pub use self::parts::Extent;
 pub use self::sink::Sink;
 use crate::code::Code;
 use crate::codes::Codes;
@@ -77,6 +78,8 @@ pub struct Writer<S: Sink> {
     events: u64,
     losses: u64,
     counts: Vec<u64>,
+    last: Extent,
+    forgets: bool,
     /// A write failed and could not be undone, so nothing may follow.
     torn: bool,
 }
@@ -123,6 +126,8 @@ impl<S: Sink> Writer<S> {
             events: 0,
             losses: 0,
             counts: vec![0; ids(&preamble.events)],
+            last: Extent::default(),
+            forgets: false,
             torn: false,
         })
     }
@@ -168,6 +173,10 @@ impl<S: Sink> Writer<S> {
         }
         let mut serial = block.first_serial;
         let mut rest = block.records;
+        self.last = Extent { first_ns: u64::MAX, ..Extent::default() };
+        if self.forgets {
+            self.index.clear();
+        }
         while !rest.is_empty() {
             let chunk = self.walk(rest, block.time_base);
             if chunk.bytes == 0 {
@@ -192,6 +201,7 @@ impl<S: Sink> Writer<S> {
                 return Err(error);
             }
             self.codes.note(records, &self.sizes);
+            self.last.add(&chunk);
             self.events += u64::from(chunk.events);
             self.losses = self.losses.saturating_add(chunk.lost);
             serial = header.next_serial();
@@ -238,6 +248,17 @@ impl<S: Sink> Writer<S> {
             &[],
             false,
         )
+    }
+
+    /// What is known of the last records that [`Writer::block`] was given.
+    pub fn last(&self) -> Extent {
+        self.last
+    }
+
+    /// Keeps no list of blocks, for a sink that nothing can be read from again: otherwise the list
+    /// grows with the recording.
+    pub fn forgetting(self, forgets: bool) -> Writer<S> {
+        Writer { forgets, ..self }
     }
 
     /// What has been written so far.

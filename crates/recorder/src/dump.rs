@@ -96,6 +96,11 @@ impl FlightRecorder {
         FlightRecorder { rounds, kinds, times, ids, builtin, dumps: 0, started_ns }
     }
 
+    /// Of all rings.
+    pub fn bytes(&self) -> u64 {
+        self.rounds.iter().map(|round| round.reader.size()).sum()
+    }
+
     /// To be called several times a second, and before a dump.
     pub fn look(&mut self) {
         self.times.look();
@@ -163,7 +168,8 @@ impl FlightRecorder {
         result
     }
 
-    pub fn finish(self) -> Vec<Finished> {
+    /// Called once, after the last dump.
+    pub fn finish(&mut self) -> Vec<Finished> {
         let finished = |round: Round| {
             let mut counters = Counters::default();
             round.reader.count(&mut counters);
@@ -174,7 +180,7 @@ impl FlightRecorder {
                 lost_between: round.overwritten,
             }
         };
-        self.rounds.into_iter().map(finished).collect()
+        self.rounds.drain(..).map(finished).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use klogger_os::files::{cannot_write, discards, folder_of};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
@@ -93,6 +93,31 @@ pub fn discard(path: &Path, kept_old: bool) {
             false => fs::remove_file(path),
         };
     }
+}
+
+/// Whether a new regular file can be made at `path`, which may replace one.
+pub fn check_regular(path: &Path) -> Result<(), Error> {
+    check(path)?;
+    if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        let error = Error::new(format!("cannot write {}: it is a device", path.display()));
+        return Err(error.help("choose a file with -o FILE"));
+    }
+    Ok(())
+}
+
+/// What is written under another name first, so that there is a whole file or none.
+pub fn part_of(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+/// Gives a complete file its name; an existing file is kept as NAME.old.
+pub fn complete(part: &Path, path: &Path) -> std::io::Result<()> {
+    if path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
+        fs::rename(path, old_name(path))?;
+    }
+    fs::rename(part, path)
 }
 
 fn old_name(path: &Path) -> OsString {

@@ -19,6 +19,7 @@ mod reached;
 pub mod rescue;
 mod scope;
 mod session;
+pub mod snapshots;
 pub mod socket;
 mod watch;
 mod workload;
@@ -58,6 +59,8 @@ pub struct Options {
     pub command_line: Vec<String>,
     /// Whoever follows the recording while it runs. Not in overwrite mode.
     pub follower: Option<Box<dyn Follower>>,
+    /// If somebody or something may ask for snapshots.
+    pub snapshots: Option<snapshots::Options>,
 }
 
 /// The progress of a recording, reported several times a second.

@@ -8,6 +8,8 @@ use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
 use crate::names::ThreadNames;
+use crate::snapshots::Sources;
+use crate::snapshots::history::History;
 use crate::watch::Watch;
 use crate::writer::{LogWriter, Names};
 use klogger_engines::cpu_rings::CpuRings;
@@ -24,7 +26,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -35,10 +37,11 @@ const NAMING: Duration = Duration::from_secs(1);
 /// the writer thread.
 pub struct Pipeline {
     outlet: Outlet,
+    /// Engines say up to which time they have handed over everything.
     /// Hands the writer's thread its log. Dropped, if there will be none.
     log: Option<Sender<LogWriter>>,
     drains: Option<Arc<Drains>>,
-    flight: Option<FlightRecorder>,
+    flight: Option<Arc<Mutex<FlightRecorder>>>,
     listener: Option<Listener>,
     grower: Option<Grower>,
     watch: Watch,
@@ -124,7 +127,8 @@ impl Pipeline {
         }
         if overwrite {
             let builtin = self.outlet.builtin.clone();
-            self.flight = Some(FlightRecorder::new(readers, kinds, times, layouts, builtin));
+            let flight = FlightRecorder::new(readers, kinds, times, layouts, builtin);
+            self.flight = Some(Arc::new(Mutex::new(flight)));
             return;
         }
         let (grow, asked) = channel();
@@ -145,6 +149,21 @@ impl Pipeline {
     /// Where an engine that drains its own rings hands over blocks.
     pub fn outlet(&self) -> Outlet {
         self.outlet.clone()
+    }
+
+    /// What a snapshot takes records from. To be dropped before [`Pipeline::stop`].
+    pub fn sources(&self) -> Sources {
+        Sources {
+            to_writer: self.outlet.to_writer.clone(),
+            status: self.outlet.status.clone(),
+            drains: self.drains.clone(),
+            flight: self.flight.clone(),
+        }
+    }
+
+    /// Bytes of a dump at most, in overwrite mode; otherwise 0.
+    pub fn dump_bytes(&self) -> u64 {
+        self.flight.as_ref().map_or(0, |flight| lock(flight).bytes())
     }
 
     /// Begins a thread that passes events on to whoever follows the recording. `alone`: there is no
@@ -170,6 +189,7 @@ impl Pipeline {
         threads: Option<ThreadNames>,
         feed: Option<Feed>,
         programs: bool,
+        history: Option<Arc<History>>,
     ) {
         let log = LogWriter::new(
             writer,
@@ -180,7 +200,8 @@ impl Pipeline {
         )
         .naming(threads)
         .feeding(feed)
-        .followed(self.outlet.followed.clone(), self.sources(programs));
+        .followed(self.outlet.followed.clone(), self.handing_over(programs))
+        .keeping(history);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -188,7 +209,7 @@ impl Pipeline {
     }
 
     /// Who hands over blocks of events.
-    fn sources(&self, programs: bool) -> Vec<Source> {
+    fn handing_over(&self, programs: bool) -> Vec<Source> {
         let cpus = self.drains.iter().flat_map(|drains| drains.cpus()).map(Source::Cpu);
         cpus.chain(programs.then_some(Source::Programs)).collect()
     }
@@ -210,8 +231,8 @@ impl Pipeline {
     /// Dumps the rings in overwrite mode, or returns why that is impossible. `last`: all writers
     /// have stopped.
     pub fn dump(&mut self, last: bool) -> Result<(), Error> {
-        match &mut self.flight {
-            Some(flight) => flight.dump(last, &self.outlet.status, &self.outlet.to_writer),
+        match &self.flight {
+            Some(flight) => lock(flight).dump(last, &self.outlet.status, &self.outlet.to_writer),
             None => Err(Error::new(
                 "SIGUSR1 requests a dump, which only a recording with --overwrite can make",
             )),
@@ -221,7 +242,7 @@ impl Pipeline {
     /// Checks whether the machine's clocks and CPUs have changed.
     pub fn look(&mut self) {
         self.watch.look();
-        self.flight.iter_mut().for_each(FlightRecorder::look);
+        self.flight.iter().for_each(|flight| lock(flight).look());
     }
 
     pub fn progress(&self, elapsed: Duration) -> Progress {
@@ -262,7 +283,7 @@ impl Pipeline {
         let deaf = self.listener.take().and_then(Listener::stop).map(|e| e.message);
         notes.extend(self.grower.take().map(Grower::stop).unwrap_or_default());
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
-        ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
+        ends.extend(self.flight.iter().flat_map(|flight| lock(flight).finish()));
         self.watch.look();
         let end_ns = os::monotonic_ns();
         let (mut seen, came) = self.watch.finish(end_ns);
@@ -278,6 +299,10 @@ impl Pipeline {
         self.follower.into_iter().for_each(|thread| drop(thread.join()));
         (ends, Ended { writer, status, deaf, notes, seen, came })
     }
+}
+
+fn lock(flight: &Mutex<FlightRecorder>) -> MutexGuard<'_, FlightRecorder> {
+    flight.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The writer's thread, which waits for its log. It is there before the log begins, whose preamble

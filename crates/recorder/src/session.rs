@@ -17,6 +17,8 @@ use crate::pipeline::Pipeline;
 use crate::poll::Poller;
 use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
+use crate::snapshots::history::History;
+use crate::snapshots::{self, Snapshots};
 use crate::workload::{Held, Running, SIGNALS};
 use klogger_engines::engine::{Engine, Moment, Start};
 use klogger_engines::request::Request;
@@ -28,6 +30,7 @@ use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::host_kernel;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A recording that is prepared: everything is loaded and checked, nothing is attached.
@@ -38,6 +41,7 @@ pub struct Session {
     /// The engines; one with probes comes first.
     engines: Vec<Box<dyn Engine>>,
     poller: Poller,
+    snapshots: Option<Snapshots>,
     limits: Vec<RateLimit>,
     signals: Signals,
     /// The processes and threads of `-p`.
@@ -78,6 +82,7 @@ impl Session {
         let limits = check_limits(&options, &layouts)?;
         file::check(&options.output)?;
         let stdout = is_stdout(&options.output).then(Destination::stdout).transpose()?;
+        options.snapshots.iter().try_for_each(|s| file::check(&s.file(1)))?;
         let followed = Followed::of(request, options.choice.engines_for(request))?;
         let engines = options.choice.engines_for(request);
         let alone = engines.len() == 1;
@@ -85,6 +90,7 @@ impl Session {
         let mut session = Session {
             poller: Poller::prepare(request)?,
             engines: prepared.collect::<Result<_, _>>()?,
+            snapshots: None,
             options,
             layouts,
             limits,
@@ -143,6 +149,7 @@ impl Session {
                     engine.stop(&self.options.request);
                 });
                 self.poller.stop((0, 0));
+                self.snapshots.iter().for_each(Snapshots::release);
                 drop(pipeline.stop());
                 Err(e)
             }
@@ -158,12 +165,19 @@ impl Session {
     /// takes time and interrupts all CPUs, which would show in the log.
     fn attach(&mut self) -> Result<Pipeline, Error> {
         host_kernel::forget_types();
+        if self.options.snapshots.is_some() {
+            let cannot = |e| Error::new(format!("cannot start the thread for snapshots: {e}"));
+            self.snapshots = Some(Snapshots::start().map_err(cannot)?);
+        }
         let mut pipeline = Pipeline::new(&self.layouts);
         if self.options.follower.is_some() {
             pipeline.followed().directly();
         } else if self.stdout.is_some() {
             // Whoever reads a stream cannot ask for this.
             pipeline.followed().in_log(true);
+        }
+        if self.snapshots.is_some() {
+            pipeline.followed().keep();
         }
         let request = &self.options.request;
         for engine in &mut self.engines {
@@ -198,6 +212,7 @@ impl Session {
         });
         let (writer, names) = (started?, self.thread_names(&preamble)?);
         let follower = self.options.follower.take();
+        let history = self.start_snapshots(pipeline, &preamble);
         let to_stdout = is_stdout(&self.options.output);
         let output = self.options.output.metadata();
         let alone = !to_stdout && output.is_ok_and(|found| discards(&found));
@@ -207,7 +222,7 @@ impl Session {
             self.keep(&preamble);
         }
         let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
-        pipeline.write(writer, start_ns, names, feed, programs);
+        pipeline.write(writer.forgetting(alone), start_ns, names, feed, programs, history);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
@@ -258,6 +273,28 @@ impl Session {
             let missing = engine.list(moment, &mut make_room);
             self.notes.extend(missing.into_iter().map(|e| e.message));
         }
+    }
+
+    /// From here on snapshots can be made.
+    fn start_snapshots(
+        &mut self,
+        pipeline: &mut Pipeline,
+        preamble: &Preamble,
+    ) -> Option<Arc<History>> {
+        let (snapshots, options) = (self.snapshots.as_mut()?, self.options.snapshots.clone()?);
+        let history = Arc::new(snapshots.history(&options, preamble, pipeline.dump_bytes()));
+        let begin = snapshots::Begin {
+            options,
+            preamble: preamble.clone(),
+            builtin: pipeline.builtin().clone(),
+            history: history.clone(),
+            log: std::path::absolute(&self.options.output)
+                .unwrap_or_else(|_| self.options.output.clone()),
+            mode: self.options.mode,
+            compression: self.options.compression,
+        };
+        snapshots.begin(begin, pipeline.sources());
+        Some(history)
     }
 
     /// From here on the rings outlive this process, if the engine can do that.

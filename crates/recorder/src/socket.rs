@@ -2,6 +2,7 @@
 //! The control socket of a running recording: a request is one line of JSON, and so is the answer.
 //! It is in the abstract namespace, so that a killed recorder leaves no file behind.
 
+use crate::snapshots::Made;
 use klogger_log::stacks;
 use klogger_log::text::escaped;
 use klogger_os as os;
@@ -12,6 +13,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a peer may keep the recorder waiting.
@@ -21,6 +23,8 @@ const LINE_MAX: u64 = 4096;
 const ANSWER_MAX: u64 = 1 << 20;
 /// How long an answer may take: for a stack, large programs are read.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+/// The same for a snapshot, which a slow disk may delay.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,6 +47,13 @@ pub enum Request {
     Follow,
     /// What is recorded, and how far.
     Status,
+    /// A snapshot of the time until now.
+    Snapshot {
+        text: String,
+        /// How much of it (ns), and where to, if not as the recording has it.
+        last_ns: Option<u64>,
+        file: Option<PathBuf>,
+    },
 }
 
 /// How long a [`Request::Follow`] lasts.
@@ -88,6 +99,25 @@ pub struct Answer {
     /// What a [`Request::Status`] asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Box<Status>>,
+    /// What a [`Request::Snapshot`] asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Made>,
+}
+
+/// The answer to a request, at once or when there is one.
+pub enum Reply {
+    Now(Answer),
+    Later(Box<dyn FnOnce(Peer)>),
+}
+
+/// Whoever waits for an answer.
+pub struct Peer(UnixStream);
+
+impl Peer {
+    pub fn tell(self, answer: &Answer) {
+        // An error means that the peer has disconnected.
+        let _ = say(self.0, answer);
+    }
 }
 
 /// A function on a stack.
@@ -152,7 +182,7 @@ impl Listener {
 
     /// Answers one peer that is waiting. A peer that is too slow, not trusted, or sends no valid
     /// request is disconnected.
-    pub fn serve(&self, answer: impl FnOnce(Request) -> Answer) {
+    pub fn serve(&self, answer: impl FnOnce(Request) -> Reply) {
         let Ok((stream, _)) = self.0.accept() else { return };
         let Ok(uid) = os::peer_uid(stream.as_fd()) else { return };
         // An error means that the peer has disconnected.
@@ -169,14 +199,20 @@ impl AsFd for Listener {
     }
 }
 
-fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
+fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Reply) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let line = hear(&stream)?;
-    let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(request),
-        Err(e) => Answer::refuse(format!("this recorder does not know the request: {e}"), None),
-    };
-    say(stream, &answer)
+    match serde_json::from_str(&line).map(answer) {
+        Ok(Reply::Now(answer)) => say(stream, &answer),
+        Ok(Reply::Later(wait)) => {
+            wait(Peer(stream));
+            Ok(())
+        }
+        Err(e) => {
+            let unknown = format!("this recorder does not know the request: {e}");
+            say(stream, &Answer::refuse(unknown, None))
+        }
+    }
 }
 
 fn say(mut stream: UnixStream, answer: &Answer) -> io::Result<()> {
@@ -212,7 +248,14 @@ pub fn send(pid: Option<u32>, request: &Request) -> Result<Answer, Error> {
         Some(pid) => (pid, connect(pid)?),
         None => find()?,
     };
-    checked(ask(stream, request, ANSWER_PATIENCE).map_err(|e| no_answer(pid, &e))?)
+    if serde_json::to_string(request).is_ok_and(|text| text.len() >= LINE_MAX as usize) {
+        return Err(Error::new("the request has more than 4096 bytes").help("use shorter words"));
+    }
+    let patience = match request {
+        Request::Snapshot { .. } => SNAPSHOT_PATIENCE,
+        _ => ANSWER_PATIENCE,
+    };
+    checked(ask(stream, request, patience).map_err(|e| no_answer(pid, &e))?)
 }
 
 /// An error that the recorder answered.

@@ -6,7 +6,8 @@ use crate::destination::Destination;
 use crate::follower::Feed;
 use crate::names::ThreadNames;
 use crate::reached::Reached;
-use klogger_engines::stacks::{self, StackTable};
+use crate::snapshots::history::History;
+use klogger_engines::stacks;
 use klogger_engines::user_code::UserCode;
 use klogger_log::code::Code;
 use klogger_log::ledger::{Entry, Key, Ledger};
@@ -46,7 +47,7 @@ impl Names {
     /// says so.
     pub fn of(
         events: &[EventLayout],
-        stacks: Option<&dyn StackTable>,
+        stacks: Option<Vec<(u32, Vec<u64>)>>,
         ledger: &mut Ledger,
     ) -> Names {
         let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
@@ -59,7 +60,7 @@ impl Names {
         }
         Names {
             stacks: stacks::lines(
-                &stacks.map(StackTable::read).unwrap_or_default(),
+                &stacks.unwrap_or_default(),
                 &Symbols::new(symbols.clone().into_bytes()),
             ),
             symbols: if code { symbols } else { String::new() },
@@ -178,6 +179,8 @@ pub struct LogWriter {
     threads: Option<ThreadNames>,
     /// If somebody follows the recording.
     feed: Option<Feed>,
+    /// If there may be snapshots.
+    history: Option<Arc<History>>,
     /// What of `own` has been fed: bytes, and serial numbers.
     fed: (usize, u64),
     reached: Reached,
@@ -204,6 +207,7 @@ impl LogWriter {
             discarded,
             threads: None,
             feed: None,
+            history: None,
             fed: (0, 0),
             reached: Reached::default(),
         }
@@ -222,6 +226,11 @@ impl LogWriter {
     /// Says in the log how far it is complete, while somebody follows it.
     pub fn followed(self, followed: Arc<Followed>, sources: Vec<Source>) -> LogWriter {
         LogWriter { reached: Reached::new(followed, sources), ..self }
+    }
+
+    /// Keeps the newest blocks in memory as well.
+    pub fn keeping(self, history: Option<Arc<History>>) -> LogWriter {
+        LogWriter { history, ..self }
     }
 
     /// How many threads have no name.
@@ -249,7 +258,13 @@ impl LogWriter {
                     let _ = done.send(());
                     Ok(())
                 }
+                Ok(ToWriter::Settle(done)) => {
+                    let flushed = self.flush();
+                    let _ = done.send(());
+                    flushed
+                }
                 Ok(ToWriter::Until(source, time_ns)) => {
+                    self.history.iter().for_each(|history| history.until(source, time_ns));
                     self.feed.iter().for_each(|feed| feed.until(source, time_ns));
                     self.until(source, time_ns)
                 }
@@ -283,7 +298,7 @@ impl LogWriter {
         let before = self.writer.summary().events;
         let mut result = Ok(());
         if !failed {
-            result = self.write(&block);
+            result = self.write(&block).map(drop);
         }
         if failed || result.is_err() {
             // The first part of a large block may have been written.
@@ -306,15 +321,20 @@ impl LogWriter {
         self.flush_in_time()
     }
 
-    fn write(&mut self, block: &EventBlock) -> io::Result<()> {
-        self.writer.block(block)?;
+    /// Returns the next serial number of the stream.
+    fn write(&mut self, block: &EventBlock) -> io::Result<u64> {
+        let next_serial = self.writer.block(block)?;
+        if let Some(history) = &self.history {
+            history.keep(block, self.writer.last(), next_serial);
+        }
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
-        Ok(())
+        Ok(next_serial)
     }
 
     fn add(&mut self, addition: &Addition) -> io::Result<()> {
         self.discarded.learn(&addition.events);
         self.feed.iter().for_each(|feed| feed.add(addition));
+        self.history.iter().for_each(|history| history.add(addition));
         if self.status.has_failed() { Ok(()) } else { self.writer.add(addition) }
     }
 
@@ -368,13 +388,12 @@ impl LogWriter {
             first_serial: self.own_serial,
             records: &records,
         };
-        let written = self.writer.block(&block);
+        let written = self.write(&block);
         if written.is_err() {
             self.fed.0 = records.len();
             self.own = records;
         }
         self.own_serial = written?;
-        self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
         Ok(())
     }
 

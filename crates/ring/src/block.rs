@@ -31,6 +31,8 @@ pub enum ToWriter {
     Own(Vec<u8>),
     /// All events have been handed over: look up the names of threads, and answer.
     NameThreads(Sender<()>),
+    /// Answer when everything that was handed over before has been dealt with.
+    Settle(Sender<()>),
     /// This source has handed over all its events before this time (ns), as far as it knows. Only
     /// if somebody follows the recording.
     Until(Source, u64),
@@ -75,6 +77,8 @@ pub struct Followed {
     wait_ms: AtomicU32,
     /// They read the log, which says how far it is complete.
     in_log: AtomicBool,
+    /// A history is kept, which has to know how far the events of programs are complete.
+    kept: AtomicBool,
 }
 
 impl Followed {
@@ -82,6 +86,16 @@ impl Followed {
     pub fn wait(&self) -> Option<Duration> {
         let ms = self.wait_ms.load(Ordering::Relaxed);
         (ms > 0).then(|| Duration::from_millis(ms.into()))
+    }
+
+    /// Whether [`ToWriter::Until`] are sent for [`Source::Programs`].
+    pub fn hears_of_programs(&self) -> bool {
+        self.wait().is_some() || self.kept.load(Ordering::Relaxed)
+    }
+
+    /// A history of the recording will be kept.
+    pub fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
     }
 
     pub fn is_in_log(&self) -> bool {

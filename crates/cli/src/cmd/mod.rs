@@ -17,6 +17,7 @@ pub mod ps;
 pub mod record;
 pub mod rescue;
 pub mod show;
+pub mod snapshot;
 pub mod stack;
 pub mod symbolize;
 pub mod trace;
@@ -43,6 +44,7 @@ pub enum Command {
     Mark(control::MarkArgs),
     Enable(control::EnableArgs),
     Disable(control::DisableArgs),
+    Snapshot(snapshot::Args),
     Rescue(rescue::Args),
     List(list::Args),
     Show(show::Args),
@@ -93,6 +95,7 @@ impl Command {
             Command::Mark(args) => control::mark(args),
             Command::Enable(args) => control::enable(args),
             Command::Disable(args) => control::disable(args),
+            Command::Snapshot(args) => snapshot::run(args),
             Command::Rescue(args) => rescue::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),

@@ -5,12 +5,14 @@ mod conditions;
 mod course;
 mod objects;
 mod parameters;
+mod snapshots;
 mod target;
 pub mod values;
 pub mod what;
 pub mod words;
 
 use self::course::Course;
+use self::snapshots::Snapshots;
 use self::values::mode;
 use self::what::{How, What};
 use super::Outcome;
@@ -77,6 +79,8 @@ pub struct Args {
     /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    snapshots: Snapshots,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -92,6 +96,7 @@ pub fn run(args: Args) -> Outcome {
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         overwrite: args.overwrite,
         follower: None,
+        snapshots: args.snapshots.options(&output, prepared.name(), false)?,
     };
     let course = Course::new(args.quiet, output.clone());
     let options = prepared.options(how)?;

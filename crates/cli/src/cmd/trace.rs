@@ -126,6 +126,7 @@ pub fn run(mut args: Args) -> Outcome {
             true => None,
             false => Some(Box::new(Printer::new(sink.clone(), style(&args), chosen))),
         },
+        snapshots: None,
     })?;
     let outcome = klogger_recorder::record(options, &mut |message| hear(message, &log))?;
     // A terminal that is stopped can keep the lines waiting: then signals must end klogger.

@@ -48,6 +48,7 @@ pub fn page(about: &About) -> Value {
         "cpus": cpus.collect::<Vec<_>>(),
         "threads": threads.collect::<Vec<_>>(),
         "ledger": ledger.entries,
+        "snapshots": ledger.snapshots,
         "user_clock": ledger.user_clock.as_ref().or(preamble.clock.user.as_ref()),
         "kernel_clock": ledger.kernel_clock,
         "damage": damage,

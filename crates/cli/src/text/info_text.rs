@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger info` as text.
 
+use super::info_snapshots;
 use super::layout::{command, grouped, paragraph};
 use super::ledger_text;
 use super::times::{date, duration};
@@ -38,6 +39,7 @@ pub fn page(about: &About, fields: bool) -> String {
     events(about, fields, &mut out);
     cpus(about, &mut out);
     programs(about, &mut out);
+    info_snapshots::taken(&about.ledger.snapshots, about.reader.span().0, &mut out);
     ledger(about, &mut out);
     escaped_lines(&out)
 }
@@ -116,6 +118,9 @@ fn head(about: &About, out: &mut String) {
         "events",
         &format!("{}{rate}{each}; {} lost", grouped(total.events), grouped(about.ledger.lost())),
     );
+    if let Some(snapshot) = &preamble.snapshot {
+        line(out, "snapshot", &info_snapshots::of_log(snapshot));
+    }
     line(out, "command", &command(&preamble.command_line));
     line(out, "workload", &command(&preamble.workload));
     let scope = match preamble.scope.as_str() {

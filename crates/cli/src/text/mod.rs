@@ -5,6 +5,7 @@
 
 mod csv;
 pub mod info_json;
+mod info_snapshots;
 pub mod info_text;
 pub mod json;
 pub mod layout;

@@ -117,7 +117,7 @@ impl Output {
     /// in the middle of an event may still be earlier, by [`PREEMPTED_NS`] at most, as a rule.
     /// `None`: there is no ring.
     pub fn emptied(&self, at_ns: Option<u64>) {
-        if self.followed.wait().is_some() {
+        if self.followed.hears_of_programs() {
             let until = at_ns.map_or(u64::MAX, |at| at.saturating_sub(PREEMPTED_NS));
             self.write(ToWriter::Until(Source::Programs, until));
         }

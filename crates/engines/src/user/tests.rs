@@ -90,7 +90,10 @@ impl Seen {
             match message {
                 ToWriter::Block(block) => seen.blocks.push(block),
                 ToWriter::Addition(addition) => seen.added.extend(addition.events),
-                ToWriter::Own(_) | ToWriter::NameThreads(_) | ToWriter::Until(..) => {}
+                ToWriter::Own(_)
+                | ToWriter::NameThreads(_)
+                | ToWriter::Settle(_)
+                | ToWriter::Until(..) => {}
             }
         }
         seen

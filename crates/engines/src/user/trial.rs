@@ -185,7 +185,10 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
         match message {
             ToWriter::Block(block) => blocks.push(block),
             ToWriter::Addition(addition) => layouts.extend(addition.events),
-            ToWriter::Own(_) | ToWriter::NameThreads(_) | ToWriter::Until(..) => {}
+            ToWriter::Own(_)
+            | ToWriter::NameThreads(_)
+            | ToWriter::Settle(_)
+            | ToWriter::Until(..) => {}
         }
     }
     let sizes = SizeTable::new(&layouts);

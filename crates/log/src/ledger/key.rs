@@ -44,6 +44,9 @@ pub enum Key {
     UserRefused,
     UserMemory,
     UserHostile,
+    Snapshot,
+    SnapshotShort,
+    SnapshotMissing,
 }
 
 /// A row of the table of keys.
@@ -56,7 +59,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 37] = [
+    pub const ALL: [Key; 40] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -94,6 +97,9 @@ impl Key {
         Key::UserRefused,
         Key::UserMemory,
         Key::UserHostile,
+        Key::Snapshot,
+        Key::SnapshotShort,
+        Key::SnapshotMissing,
     ];
 
     /// The table of all keys.
@@ -352,6 +358,30 @@ impl Key {
                 "the memory that a program shares with the recorder had invalid contents, which \
                  were dropped",
                 "look for stray writes in the program; its other threads were recorded",
+            ),
+            Key::Snapshot => (
+                "snapshot",
+                Info,
+                "this log is a snapshot and has the events of this time only; losses of which no \
+                 ring knows, such as skipped hits and rate limits, are in the ledger of the \
+                 recording",
+                "none needed; the log of the recording has the other events, unless it was \
+                 /dev/null",
+            ),
+            Key::SnapshotShort => (
+                "snapshot_short",
+                Notice,
+                "the history in memory did not have all of the time that the snapshot was to \
+                 cover, so its first events are missing",
+                "use a larger --snapshot-memory or a longer --snapshot-before, or record fewer \
+                 events",
+            ),
+            Key::SnapshotMissing => (
+                "snapshot_missing",
+                Notice,
+                "snapshots of the recording are missing",
+                "make space on the disk, use a larger --snapshot-keep, or choose a condition \
+                 that is met less often",
             ),
         };
         KeyInfo { name, severity, explanation, remedy }

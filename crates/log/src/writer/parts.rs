@@ -18,6 +18,26 @@ pub(super) struct Chunk {
     pub(super) lost: u64,
 }
 
+/// What is known of the records of a block. Times are full ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// `LOST` records not counted.
+    pub events: u64,
+    /// The sum of their counts.
+    pub lost: u64,
+}
+
+impl Extent {
+    pub(super) fn add(&mut self, chunk: &Chunk) {
+        self.first_ns = self.first_ns.min(chunk.first_time);
+        self.last_ns = self.last_ns.max(chunk.last_time);
+        self.events += u64::from(chunk.events);
+        self.lost = self.lost.saturating_add(chunk.lost);
+    }
+}
+
 impl<S: Sink> Writer<S> {
     /// Steps over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds
     /// the parts.

@@ -179,6 +179,7 @@ pub fn save(
         None,
         None,
         true,
+        None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

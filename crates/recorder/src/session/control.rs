@@ -5,7 +5,8 @@ use super::Session;
 use crate::Message;
 use crate::followed::Ends;
 use crate::pipeline::Pipeline;
-use crate::socket::{Answer, Frame, Listener, Request};
+use crate::snapshots::{Made, Wish};
+use crate::socket::{Answer, Frame, Listener, Reply, Request};
 use crate::writer::Names;
 use klogger_log::ledger::Ledger;
 use klogger_log::stacks::Stacks;
@@ -14,6 +15,7 @@ use klogger_os::Signal;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -46,6 +48,7 @@ impl Session {
             }
             let mut fds = vec![self.signals.as_fd()];
             fds.extend(listener.map(AsFd::as_fd));
+            fds.extend(self.snapshots.iter().map(AsFd::as_fd));
             let first_end = fds.len();
             fds.extend(ends.handles());
             let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
@@ -63,6 +66,7 @@ impl Session {
             if let (Some(listener), Some(true)) = (listener, ready.get(1)) {
                 listener.serve(|request| self.handle(pipeline, started, request));
             }
+            self.snapshots.iter().for_each(|s| s.answer(|| self.raw_stacks()));
             pipeline.look();
             if recording {
                 self.engines.iter().for_each(|engine| engine.look());
@@ -75,8 +79,8 @@ impl Session {
     }
 
     /// Executes a request that came over the control socket.
-    fn handle(&self, pipeline: &Pipeline, started: Instant, request: Request) -> Answer {
-        match request {
+    fn handle(&self, pipeline: &Pipeline, started: Instant, request: Request) -> Reply {
+        Reply::Now(match request {
             Request::Mark { number, text } => {
                 let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
                 self.last_mark.set(number);
@@ -94,7 +98,29 @@ impl Session {
                 Some(frames) => Answer { frames, ..Answer::default() },
                 None => Answer::refuse(format!("this recording has no user stack {number}"), None),
             },
-        }
+            Request::Snapshot { text, last_ns, file } => {
+                return self.snapshot(text, last_ns.map(Duration::from_nanos), file);
+            }
+        })
+    }
+
+    /// Has a snapshot made; the peer is answered when it is complete.
+    fn snapshot(&self, why: String, last: Option<Duration>, file: Option<PathBuf>) -> Reply {
+        let Some(snapshots) = &self.snapshots else {
+            let help = "start the recording with --snapshots".into();
+            let no = "this recording keeps no history that a snapshot could be made of";
+            return Reply::Now(Answer::refuse(no, Some(help)));
+        };
+        let requests = snapshots.requests.clone();
+        Reply::Later(Box::new(move |peer| {
+            let tell = Box::new(|made: Result<Made, String>| match made {
+                Ok(made) => peer.tell(&Answer { snapshot: Some(made), ..Answer::default() }),
+                Err(why) => peer.tell(&Answer::refuse(why, None)),
+            });
+            if let Err(wish) = requests.wish(Wish { why, last, file, tell }) {
+                (wish.tell)(Err("too many snapshots wait to be made".into()));
+            }
+        }))
     }
 
     /// A user stack with the names of its functions, as they are at the end of a log.

@@ -9,11 +9,13 @@ use crate::drain::Finished;
 use crate::followed::Ends;
 use crate::pipeline::{Ended, Pipeline};
 use crate::scope::wait_for_last_events;
+use crate::snapshots::{RawStacks, Snapshots};
 use crate::socket::Listener;
 use crate::workload::Running;
 use crate::writer::Names;
-use crate::{Message, Outcome, ledger};
+use crate::{Message, Outcome, ledger, snapshots};
 use klogger_engines::engine::Moment;
+use klogger_engines::stacks::StackTable;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_os as os;
 use klogger_os::{Error, Signal};
@@ -60,9 +62,14 @@ impl Session {
         }
         let polls = self.poller.stop((start_ns, end_ns));
         let late = pipeline.status().late.load(Ordering::Relaxed);
+        self.snapshots.iter().for_each(Snapshots::release);
         let (ends, mut writer) = pipeline.stop();
         self.notes.append(&mut writer.notes);
+        let snapshots = self.snapshots.take().map(|s| s.end(|| self.raw_stacks()));
         let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
+        let snapshots::Ended { taken, entries } = snapshots.unwrap_or_default();
+        ledger.snapshots = taken;
+        ledger.entries.extend(entries);
         ledger.entries.extend(polls);
         let names = self.names(&mut ledger);
         let (summary, failure) = (writer.summary(), writer.failure());
@@ -181,10 +188,20 @@ impl Session {
         ledger
     }
 
+    /// The stacks of the recording so far.
+    pub(super) fn raw_stacks(&self) -> RawStacks {
+        let probes = self.engines.iter().find(|e| e.info().probes);
+        RawStacks {
+            kernel: probes.and_then(|e| e.stacks()).map(StackTable::read),
+            user: probes.and_then(|e| e.user_code()),
+        }
+    }
+
     /// Names for the kernel addresses in events of probes.
     fn names(&self, ledger: &mut Ledger) -> Names {
         let probes = self.engines.iter().find(|e| e.info().probes);
-        let names = probes.map(|e| Names::of(&self.layouts, e.stacks(), ledger));
+        let names =
+            probes.map(|e| Names::of(&self.layouts, e.stacks().map(StackTable::read), ledger));
         let names = names.unwrap_or_default();
         match probes.and_then(|engine| engine.user_code()) {
             Some(found) => names.with_code(found, ledger),

@@ -29,6 +29,7 @@ impl Session {
             decodings: self.decodings(),
             probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),
             costs: self.engines.iter().find_map(|e| e.costs()),
+            snapshot: None,
         })
     }
 

@@ -11,6 +11,14 @@ use std::time::Duration;
 
 /// `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("the time must be more than 0".into()),
+        time => Ok(time),
+    }
+}
+
+/// The same, or 0.
+pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit {
@@ -24,10 +32,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .parse::<f64>()
         .map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())?
         * scale;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(d) if !d.is_zero() => Ok(d),
-        _ => Err("the time must be more than 0".into()),
-    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| "the time must be more than 0".into())
 }
 
 /// An element of `-p`.

@@ -18,7 +18,9 @@ use klogger_log::writer::Compression;
 use klogger_os::cgroups::Cgroup;
 use klogger_os::machine;
 use klogger_programs::Programs;
-use klogger_recorder::{Condition, Follower, Options, RateLimit, Request, Target, Threads, User};
+use klogger_recorder::{
+    Condition, Follower, Options, RateLimit, Request, Target, Threads, User, snapshots,
+};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
@@ -149,6 +151,7 @@ pub struct How {
     pub compression: Compression,
     pub overwrite: bool,
     pub follower: Option<Box<dyn Follower>>,
+    pub snapshots: Option<snapshots::Options>,
 }
 
 /// The options, checked, and the schemata, compiled.
@@ -237,6 +240,7 @@ impl Prepared<'_> {
             conditions: self.conditions,
             command_line: crate::words(),
             follower: how.follower,
+            snapshots: how.snapshots,
         })
     }
 }

@@ -228,7 +228,7 @@ impl<'a> Salvage<'a> {
             let unread = |id: u16| counts.word(8 * usize::from(id)).load(Ordering::Relaxed);
             ledger.entries.extend(ledger::unread(&unread, &self.preamble.events, span));
         }
-        let stacks = rings.stacks.as_ref().map(|table| table as &dyn StackTable);
+        let stacks = rings.stacks.as_ref().map(StackTable::read);
         let names = Names::of(&self.preamble.events, stacks, &mut ledger);
         self.finish(ledger, &ringless, &names)
     }

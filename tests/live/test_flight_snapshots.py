@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger snapshot`: a log of the last seconds, made while the recording goes on. It has exactly
+the events that the log of the recording has of this time.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+FLOOD = Path(__file__).with_name("flood.klogger")
+PATIENCE = 180
+# Of the events of a CPU, what says which one it is.
+KEY = ("cpu", "serial", "event")
+
+
+def wait_for(what, process=None):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := what()):
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return found
+
+
+class Running:
+    """A recording of a command that goes on until it is told to end."""
+
+    def __init__(self, recorder, command, *options, out):
+        self.recorder, self.out, self.end = recorder, out, recorder.dir / "end"
+        loop = 'while [ ! -e "$0" ]; do "$@" >/dev/null; sleep 0.01; done'
+        self.process = recorder.start(
+            "--messages", "json", *options, "--", "sh", "-c", loop, self.end, *command, out=out
+        )
+        self.messages = []
+        while not self.messages or self.messages[-1]["message"] != "started":
+            self.messages.append(json.loads(self.process.stderr.readline()))
+
+    def ask(self, *words):
+        return self.recorder.command("snapshot", "--recorder", self.process.pid, *words)
+
+    def snapshot(self, *words) -> dict:
+        done = self.ask("--format", "json", *words)
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    def events(self) -> int:
+        """So many have been taken from the rings."""
+        self.messages.append(json.loads(self.process.stderr.readline()))
+        return self.messages[-1].get("events", 0)
+
+    def finish(self):
+        self.end.touch()
+        _, said = self.process.communicate(timeout=PATIENCE)
+        self.messages += map(json.loads, said.splitlines())
+        assert self.process.returncode == 0, said
+
+
+@pytest.fixture
+def run(recorder):
+    @contextmanager
+    def start(command, *options, out=None):
+        running = Running(recorder, command, *options, out=out or recorder.path())
+        yield running
+        running.finish()
+
+    return start
+
+
+def info(recorder, log) -> dict:
+    return json.loads(recorder.command("info", "--format", "json", log).out)
+
+
+def events(recorder, log) -> dict:
+    """The events of CPUs, by what identifies each, with full times and as text: names as well."""
+    start = info(recorder, log)["start_ns"]
+    found = {}
+    lines = recorder.command("cat", "--format", "json", log).out.splitlines()
+    texts = recorder.command("cat", log).out.splitlines()
+    assert len(lines) == len(texts)
+    for line, text in zip(lines, texts, strict=True):
+        event = json.loads(line)
+        if event["cpu"] is not None and event["cpu"] >= 0:
+            event["time"] += start
+            key = tuple(event[name] for name in KEY)
+            assert key not in found
+            found[key] = (event, text.split(None, 1)[1])
+    return found
+
+
+def check_equal(recorder, log, made) -> dict:
+    """The snapshot has what the log has of its time, and nothing else; returns what `info` says."""
+    about = info(recorder, made["file"])
+    assert about["sound"] and about["complete"], about["damage"]
+    span = about["preamble"]["snapshot"]
+    assert (about["start_ns"], about["end_ns"]) == (span["from_ns"], span["to_ns"])
+    assert (made["from_ns"], made["to_ns"]) == (span["from_ns"], span["to_ns"])
+    assert made["events"] == about["logged"]
+    wanted = {
+        key: event
+        for key, event in events(recorder, log).items()
+        if span["from_ns"] <= event[0]["time"] <= span["to_ns"]
+    }
+    found = events(recorder, made["file"])
+    assert wanted.keys() == found.keys()
+    assert [key for key in wanted if wanted[key] != found[key]] == []
+    assert found
+    return about
+
+
+def test_it_is_that_part_of_the_log(run, recorder, workloads, clean_kernel):
+    flood = [workloads / "flood", 1000, -1]
+    with run(flood, "-s", "scheduler", "-s", FLOOD, "--snapshots") as running:
+        wait_for(lambda: running.events() > 20_000, running.process)
+        made = [running.snapshot("--last", "500ms", "--text", "half a second")]
+        recorder.command("mark", "--recorder", running.process.pid, "5", "between")
+        made += [running.snapshot("--last", "2s"), running.snapshot()]
+        chosen = running.snapshot("-o", "chosen.klog")
+    assert [one["number"] for one in made] == [1, 2, 3]
+    stem = str(running.out).removesuffix(".klog")
+    assert [one["file"] for one in made] == [f"{stem}.snapshot-00{n}.klog" for n in (1, 2, 3)]
+    assert chosen["file"] == str(recorder.dir / "chosen.klog")
+    for one in [*made, chosen]:
+        about = check_equal(recorder, running.out, one)
+        assert {entry["key"] for entry in about["ledger"]} <= {"snapshot", "ring_full"}
+        assert Path(one["file"]).stat().st_mode & 0o7777 == 0o600
+    first = info(recorder, made[0]["file"])["preamble"]["snapshot"]
+    assert (first["why"], first["trigger"], first["hits"]) == ("half a second", 0, 1)
+    assert first["at_ns"] == first["to_ns"] == first["from_ns"] + 500_000_000
+    marks = recorder.command("cat", "--event", "MARK", made[1]["file"]).out
+    assert "between" in marks
+    check_told(recorder, running, [*made, chosen])
+
+
+def check_told(recorder, running, made):
+    """The ledger of the recording lists them, and `klogger info` prints them."""
+    listed = info(recorder, running.out)["snapshots"]
+    keys = ("number", "file", "events", "bytes", "from_ns", "to_ns")
+    assert [[one[key] for key in keys] for one in listed] == [
+        [one[key] for key in keys] for one in made
+    ]
+    text = recorder.command("info", running.out).out
+    for one in made:
+        assert f"{one['file']}" in text
+    text = " ".join(recorder.command("info", made[0]["file"]).out.split())
+    assert f"snapshot number 1 of {running.out}, from " in text
+    assert "asked for (half a second) at" in text
+
+
+@pytest.mark.parametrize("options", [(), ("--compress",)], ids=["plain", "compressed"])
+def test_while_events_are_lost(run, recorder, workloads, options):
+    flood = [workloads / "flood", 100_000, -1]
+    options = ("-s", FLOOD, "--buffer-size", "64K", "--snapshots", *options)
+    with run(flood, *options) as running:
+        wait_for(lambda: running.events() > 50_000, running.process)
+        made = [running.snapshot("--last", "200ms") for _ in range(2)]
+    for one in made:
+        about = check_equal(recorder, running.out, one)
+        lost = [e for e in events(recorder, one["file"]).values() if e[0]["event"] == "LOST"]
+        assert about["lost"] == sum(e[0]["count"] for e in lost)
+
+
+def test_what_memory_does_not_hold_is_said(run, recorder, workloads):
+    flood = [workloads / "flood", 20_000, -1]
+    options = ("-s", FLOOD, "--snapshot-memory", "1M", "--snapshot-before", "1h")
+    with run(flood, *options) as running:
+        wait_for(lambda: running.events() > 200_000, running.process)
+        made = running.snapshot()
+    assert made["short"] and made["bytes"] < 3 << 20
+    about = check_equal(recorder, running.out, made)
+    (entry,) = [entry for entry in about["ledger"] if entry["key"] == "snapshot_short"]
+    assert entry["to_ns"] == made["from_ns"]
+
+
+def test_nothing_on_the_disk_until_it_is_asked_for(run, recorder, workloads):
+    flood = [workloads / "flood", 1000, -1]
+    with run(flood, "-s", FLOOD, "--snapshots", out=Path("/dev/null")) as running:
+        wait_for(lambda: running.events() > 10_000, running.process)
+        assert sorted(path.name for path in recorder.dir.iterdir()) == []
+        made = running.snapshot()
+    assert made["file"] == str(recorder.dir / "flood.snapshot-001.klog")
+    assert made["events"] > 5_000
+    assert info(recorder, made["file"])["sound"]
+
+
+def test_the_rings_of_overwrite_mode(run, recorder, workloads, clean_kernel):
+    flood = [workloads / "flood", 1000, -1]
+    with run(flood, "-s", FLOOD, "--overwrite", "--snapshots") as running:
+        # Nothing is drained, so that there is no number of events to wait for.
+        wait_for(lambda: running.snapshot()["events"] > 20_000, running.process)
+        running.process.send_signal(signal.SIGUSR1)
+        made = running.snapshot("--last", "1s")
+    check_equal(recorder, running.out, made)
+
+
+def test_the_oldest_goes(run, recorder, workloads):
+    options = ("-s", FLOOD, "--snapshot-keep", "2", "--snapshot-dir", recorder.dir)
+    with run([workloads / "flood", 1000, -1], *options) as running:
+        made = [running.snapshot() for _ in range(4)]
+    assert [Path(one["file"]).exists() for one in made] == [False, False, True, True]
+    about = info(recorder, running.out)
+    assert [bool(one["file"]) for one in about["snapshots"]] == [False, False, True, True]
+    (entry,) = [entry for entry in about["ledger"] if entry["key"] == "snapshot_missing"]
+    assert entry["text"].startswith("2 were removed to keep the last 2: ")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], check=True)
+    yield small
+    subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_a_full_disk(run, recorder, workloads, small_disk):
+    options = ("-s", FLOOD, "--snapshot-dir", small_disk)
+    with run([workloads / "flood", 20_000, -1], *options) as running:
+        wait_for(lambda: running.events() > 100_000, running.process)
+        done = running.ask()
+        assert done.code == 2
+        assert re.match(r"klogger: cannot write /\S+\.snapshot-001\.klog: .*space", done.err)
+        assert list(small_disk.iterdir()) == []
+        made = running.snapshot("-o", "elsewhere.klog")
+    check_equal(recorder, running.out, made)
+    about = info(recorder, running.out)
+    assert about["complete"] and about["sound"]
+    assert [bool(one["missing"]) for one in about["snapshots"]] == [True, False]
+    assert "snapshot_missing" in {entry["key"] for entry in about["ledger"]}
+
+
+def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, workloads):
+    for _ in range(5):
+        log = recorder.path()
+        running = Running(
+            recorder, [workloads / "flood", 100_000, -1], "-s", FLOOD, "--snapshots", out=log
+        )
+        wait_for(lambda: running.events() > 300_000, running.process)  # noqa: B023
+        file = log.with_name(log.stem + ".snapshot-001.klog")
+        asking = subprocess.Popen(
+            [recorder.klogger, "snapshot", "--recorder", str(running.process.pid)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        wait_for(lambda: asking.poll() is not None or part(file).exists())  # noqa: B023
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+        running.end.touch()
+        asking.communicate(timeout=PATIENCE)
+        os.killpg(running.process.pid, signal.SIGKILL)
+        running.end.unlink()
+        if file.exists():
+            about = info(recorder, file)
+            assert about["sound"] and about["complete"]
+    recorder.command("rescue", "--discard")
+
+
+def part(file: Path) -> Path:
+    return file.with_name(file.name + ".part")
+
+
+def test_what_is_refused(run, recorder, workloads):
+    flood = [workloads / "flood", 1000, -1]
+    with run(flood, "-s", FLOOD) as running:
+        done = running.ask()
+        assert (done.code, done.err) == (
+            2,
+            "klogger: this recording keeps no history that a snapshot could be made of\n"
+            "  help: start the recording with --snapshots\n",
+        )
+    running.end.unlink()
+    with run(flood, "-s", FLOOD, "--snapshots") as running:
+        done = running.ask("-o", running.out)
+        assert (done.code, done.err) == (
+            2, f"klogger: {running.out} is the log of the recording\n",
+        )  # fmt: skip
+        done = running.ask("-o", recorder.dir)
+        assert done.code == 2 and "it is a directory" in done.err
+        done = running.ask("-o", "/dev/null")
+        assert done.code == 2 and "it is a device" in done.err
+        assert not Path("/dev/null").is_file()
+        done = running.ask("--last", "0s")
+        assert done.code == 2 and "the time must be more than 0" in done.err
+        done = running.ask("--text", "x" * 5000)
+        assert done.err.startswith("klogger: the request has more than 4096 bytes\n")
+    done = recorder.command("record", "-s", FLOOD, "--snapshot-dir", "no", "--", "true")
+    assert (done.code, done.err) == (
+        2,
+        "klogger: --snapshot-dir no is not a directory\n"
+        "  help: create it first, or choose another one\n",
+    )
+    done = recorder.command("record", "-s", FLOOD, "--snapshot-keep", "0", "--", "true")
+    assert done.code == 2 and "0 is not in 1.." in done.err
