@@ -3,6 +3,7 @@
 
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
+use crate::actions::finder::Finder;
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
@@ -154,6 +155,7 @@ impl Pipeline {
         start_ns: u64,
         threads: Option<ThreadNames>,
         feed: Option<Feed>,
+        finder: Option<Finder>,
     ) {
         let log = LogWriter::new(
             writer,
@@ -163,7 +165,8 @@ impl Pipeline {
             start_ns,
         )
         .naming(threads)
-        .feeding(feed);
+        .feeding(feed)
+        .finding(finder);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -223,6 +226,16 @@ impl Pipeline {
         // Fails only if the writer thread has ended with an error, which it has reported.
         if self.outlet.to_writer.send(ToWriter::NameThreads(done)).is_ok() {
             let _ = hear.recv_timeout(NAMING);
+        }
+    }
+
+    /// Waits until what is in the rings has passed the writer thread.
+    pub fn settle(&self) {
+        self.empty_rings();
+        let (done, hear) = channel();
+        // Fails only if the writer thread has ended with an error, which it has reported.
+        if self.outlet.to_writer.send(ToWriter::Settle(done)).is_ok() {
+            let _ = hear.recv();
         }
     }
 

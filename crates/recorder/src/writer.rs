@@ -2,6 +2,7 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
+use crate::actions::finder::Finder;
 use crate::follower::Feed;
 use crate::names::ThreadNames;
 use klogger_engines::stacks::{self, StackTable};
@@ -179,6 +180,8 @@ pub struct LogWriter {
     feed: Option<Feed>,
     /// What of `own` has been fed: bytes, and serial numbers.
     fed: (usize, u64),
+    /// If there are triggers.
+    finder: Option<Finder>,
 }
 
 impl LogWriter {
@@ -202,6 +205,7 @@ impl LogWriter {
             discarded,
             threads: None,
             feed: None,
+            finder: None,
             fed: (0, 0),
         }
     }
@@ -214,6 +218,11 @@ impl LogWriter {
     /// Passes everything on to whoever follows the recording.
     pub fn feeding(self, feed: Option<Feed>) -> LogWriter {
         LogWriter { feed, ..self }
+    }
+
+    /// Looks for hits of triggers.
+    pub fn finding(self, finder: Option<Finder>) -> LogWriter {
+        LogWriter { finder, ..self }
     }
 
     /// How many threads have no name.
@@ -240,6 +249,12 @@ impl LogWriter {
                     // Fails only if nobody waits any more.
                     let _ = done.send(());
                     Ok(())
+                }
+                Ok(ToWriter::Settle(done)) => {
+                    let flushed = self.flush();
+                    // Fails only if nobody waits any more.
+                    let _ = done.send(());
+                    flushed
                 }
                 Ok(ToWriter::Until(source, time_ns)) => {
                     self.feed.iter().for_each(|feed| feed.until(source, time_ns));
@@ -271,6 +286,10 @@ impl LogWriter {
         let Block { origin, first_serial, time_base, dump, events, records } = block;
         let block = EventBlock { origin, time_base, first_serial, records: &records };
         self.feed.iter().for_each(|feed| feed.block(&block, events));
+        // First, because a disk may be slow.
+        if let Some(finder) = &mut self.finder {
+            finder.see(origin, time_base, &records);
+        }
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
         let mut result = Ok(());

@@ -26,6 +26,8 @@ pub enum ToWriter {
     Own(Vec<u8>),
     /// All events have been handed over: look up the names of threads, and answer.
     NameThreads(Sender<()>),
+    /// Write what has come so far, and answer.
+    Settle(Sender<()>),
     /// This source has handed over all its events before this time (ns), as far as it knows. Only
     /// if somebody follows the recording.
     Until(Source, u64),

@@ -6,6 +6,7 @@ mod course;
 mod objects;
 mod parameters;
 mod target;
+mod triggers;
 pub mod values;
 pub mod what;
 pub mod words;
@@ -42,6 +43,8 @@ Examples:
   klogger record -s scheduler --comm nginx        threads named so, until Ctrl-C
   klogger record -s scheduler --where 'SCHEDOUT: prio < 120' -- ./prog
                                                   only events that match
+  klogger record -s lifecycle -a --trigger 'SIGNALLED where sig == 11: stop'
+                                                  until something happens
 Then:
   klogger report scheduler.klog      the answers
   klogger cat scheduler.klog         the events
@@ -102,6 +105,10 @@ pub fn check_complete(outcome: &klogger_recorder::Outcome, log: &Path) -> Result
 
 /// That of the command.
 pub fn exit_code(outcome: &klogger_recorder::Outcome, duration: Option<Duration>) -> ExitCode {
+    // A trigger has ended it, as requested.
+    if outcome.stopped.is_some() {
+        return ExitCode::SUCCESS;
+    }
     match (outcome.status, outcome.interrupted, duration) {
         // The command was ended by klogger, as requested with --for.
         (Some(_), None, Some(limit)) if outcome.elapsed >= limit => ExitCode::SUCCESS,

@@ -50,6 +50,7 @@ pub fn page(about: &About) -> Value {
         "ledger": ledger.entries,
         "user_clock": ledger.user_clock.as_ref().or(preamble.clock.user.as_ref()),
         "kernel_clock": ledger.kernel_clock,
+        "triggers": ledger.triggers,
         "damage": damage,
         "preamble": preamble,
     })

@@ -176,6 +176,7 @@ pub fn save(
         start_ns,
         None,
         None,
+        None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

@@ -48,6 +48,8 @@ impl Session {
             fds.extend(listener.map(AsFd::as_fd));
             let first_end = fds.len();
             fds.extend(ends.handles());
+            let last_end = fds.len();
+            fds.extend(self.actions.iter().map(AsFd::as_fd));
             let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
                 .unwrap_or_default();
             while let Some(signal) = self.signals.next() {
@@ -56,12 +58,15 @@ impl Session {
                 }
                 dump(pipeline, tell);
             }
-            ends.retain(ready.get(first_end..).unwrap_or_default());
+            ends.retain(ready.get(first_end..last_end).unwrap_or_default());
             if ends.is_empty() && !endless {
                 return None;
             }
             if let (Some(listener), Some(true)) = (listener, ready.get(1)) {
                 listener.serve(|request| self.handle(pipeline, request));
+            }
+            if recording && self.act(pipeline, tell) {
+                return None;
             }
             pipeline.look();
             if recording {
@@ -75,13 +80,7 @@ impl Session {
     fn handle(&self, pipeline: &Pipeline, request: Request) -> Answer {
         match request {
             Request::Mark { number, text } => {
-                let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
-                self.last_mark.set(number);
-                let mark = pipeline.builtin().event("MARK");
-                pipeline.own(
-                    mark.int("number", number).text("text", text.as_bytes()),
-                    os::monotonic_ns(),
-                );
+                self.mark(pipeline, number, &text, os::monotonic_ns());
                 Answer::default()
             }
             Request::Enable { event, on } => self.switch(pipeline, &event, on),
@@ -90,6 +89,14 @@ impl Session {
                 None => Answer::refuse(format!("this recording has no user stack {number}"), None),
             },
         }
+    }
+
+    /// Logs a mark. Without a number, it is one more than that of the mark before.
+    pub(super) fn mark(&self, pipeline: &Pipeline, number: Option<i64>, text: &str, time_ns: u64) {
+        let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
+        self.last_mark.set(number);
+        let mark = pipeline.builtin().event("MARK");
+        pipeline.own(mark.int("number", number).text("text", text.as_bytes()), time_ns);
     }
 
     /// A user stack with the names of its functions, as they are at the end of a log.
@@ -103,7 +110,7 @@ impl Session {
     }
 
     /// Switches an event on or off, in whichever engine has it.
-    fn switch(&self, pipeline: &Pipeline, event: &str, on: bool) -> Answer {
+    pub(super) fn switch(&self, pipeline: &Pipeline, event: &str, on: bool) -> Answer {
         let mut events: Vec<EventLayout> = self.engines.iter().flat_map(|e| e.events()).collect();
         if events.is_empty() {
             events.clone_from(&self.layouts);
