@@ -3,6 +3,7 @@
 
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
+use crate::actions::finder::Finder;
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
@@ -182,6 +183,7 @@ impl Pipeline {
         threads: Option<ThreadNames>,
         feed: Option<Feed>,
         history: Option<Arc<History>>,
+        finder: Option<Finder>,
     ) {
         let log = LogWriter::new(
             writer,
@@ -192,7 +194,8 @@ impl Pipeline {
         )
         .naming(threads)
         .feeding(feed)
-        .keeping(history);
+        .keeping(history)
+        .finding(finder);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -252,6 +255,16 @@ impl Pipeline {
         // Fails only if the writer thread has ended with an error, which it has reported.
         if self.outlet.to_writer.send(ToWriter::NameThreads(done)).is_ok() {
             let _ = hear.recv_timeout(NAMING);
+        }
+    }
+
+    /// Waits until what is in the rings has passed the writer thread.
+    pub fn settle(&self) {
+        self.empty_rings();
+        let (done, hear) = channel();
+        // Fails only if the writer thread has ended with an error, which it has reported.
+        if self.outlet.to_writer.send(ToWriter::Settle(done)).is_ok() {
+            let _ = hear.recv();
         }
     }
 

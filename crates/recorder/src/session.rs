@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The steps of a recording, in order.
 
+mod act;
 mod control;
 mod finish;
 mod preamble;
 
 use super::checks::{check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
+use crate::actions::Actions;
+use crate::actions::finder::Finder;
 use crate::followed::Followed;
 use crate::host;
 use crate::names::ThreadNames;
@@ -26,7 +29,7 @@ use klogger_os::files::{cannot_write, discards};
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::host_kernel;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -39,6 +42,14 @@ pub struct Session {
     engines: Vec<Box<dyn Engine>>,
     poller: Poller,
     snapshots: Option<Snapshots>,
+    /// If there are triggers.
+    actions: Option<Actions>,
+    /// Until the writer thread has it.
+    finder: Option<Finder>,
+    /// The trigger that has ended the recording.
+    stopped: RefCell<Option<String>>,
+    /// When the recording began.
+    start_ns: Cell<u64>,
     limits: Vec<RateLimit>,
     signals: Signals,
     /// The processes and threads of `-p`.
@@ -77,11 +88,16 @@ impl Session {
         let followed = Followed::of(request, options.choice.engines_for(request))?;
         let engines = options.choice.engines_for(request);
         let alone = engines.len() == 1;
+        let (actions, finder) = actions(&options, &layouts)?;
         let prepared = engines.into_iter().map(|engine| (engine.prepare)(request, alone));
         let mut session = Session {
             poller: Poller::prepare(request)?,
             engines: prepared.collect::<Result<_, _>>()?,
             snapshots: None,
+            actions,
+            finder,
+            stopped: RefCell::default(),
+            start_ns: Cell::new(0),
             options,
             layouts,
             limits,
@@ -157,7 +173,8 @@ impl Session {
             let cannot = |e| Error::new(format!("cannot start the thread for snapshots: {e}"));
             self.snapshots = Some(Snapshots::start().map_err(cannot)?);
         }
-        let mut pipeline = Pipeline::new(&self.layouts, self.options.follower.is_some());
+        let mut pipeline =
+            Pipeline::new(&self.layouts, self.options.follower.is_some() || self.actions.is_some());
         if self.snapshots.is_some() {
             pipeline.keep();
         }
@@ -188,6 +205,7 @@ impl Session {
         let preamble = self.preamble(clock)?;
         let (log, kept_old) = file::open(&self.options.output, self.options.mode)?;
         let start_ns = preamble.clock.start_ns;
+        self.start_ns.set(start_ns);
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
             file::discard(&self.options.output, kept_old);
             cannot_write(&self.options.output, e)
@@ -201,7 +219,8 @@ impl Session {
         if feed.is_none() || !alone {
             self.keep(&preamble);
         }
-        pipeline.write(writer.forgetting(alone), start_ns, names, feed, history);
+        let (writer, finder) = (writer.forgetting(alone), self.finder.take());
+        pipeline.write(writer, start_ns, names, feed, history, finder);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
@@ -297,4 +316,18 @@ impl Session {
         }
         held.start()
     }
+}
+
+/// What triggers need, if there are some.
+fn actions(
+    options: &Options,
+    layouts: &[EventLayout],
+) -> Result<(Option<Actions>, Option<Finder>), Error> {
+    if options.triggers.is_empty() {
+        return Ok((None, None));
+    }
+    let made = Actions::new(&options.triggers, layouts);
+    let (actions, finder) =
+        made.map_err(|e| Error::new(format!("cannot prepare the triggers: {e}")))?;
+    Ok((Some(actions), Some(finder)))
 }
