@@ -130,6 +130,14 @@ struct klogger_left_out {
 	__u64 last;
 };
 
+/* Hits of a trigger on one CPU: see triggers.h. */
+struct klogger_fired {
+	__u64 hits;
+	__u64 first;		/* ns */
+	__u64 last;
+	__u64 woken;		/* ns: when the recorder was woken last */
+};
+
 /* Copies of programs: see copies.h. */
 #define KLOGGER_PROBES_MAX 1024		/* of all objects of a recording */
 #define KLOGGER_COPY_BITS 3		/* a mark's number of the next copy */

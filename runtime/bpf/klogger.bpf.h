@@ -187,6 +187,7 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 }
 
 #include "list.h"
+#include "triggers.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -100,6 +100,7 @@ fn defines(schema: &Schema, asks: stack::Asks) -> String {
         (asks.kernel, "KLOGGER_STACKS"),
         (asks.user, "KLOGGER_USER_STACKS"),
         (reads_texts_twice(schema), "KLOGGER_TEXTS"),
+        (schema.events.iter().any(|e| !e.triggers.is_empty()), "KLOGGER_TRIGGERS"),
     ];
     let own = own.into_iter().filter_map(|(asked, word)| asked.then_some(word));
     let targets = schema.probes.iter().flat_map(|probe| &probe.targets);

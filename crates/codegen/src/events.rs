@@ -42,7 +42,42 @@ pub(crate) fn event(out: &mut Text, schema: &Schema, event: &Event, index: usize
             matches(event),
         ));
     }
-    function(out, "klogger_event", event, &layout, index);
+    match event.triggers[..] {
+        [] => function(out, "klogger_event", event, &layout, index, true),
+        _ => triggering(out, event, &layout, index),
+    }
+}
+
+/// The function of an event that may fire triggers: it logs the event, if that is due, and then
+/// looks whether it fires some. They count, even if there is no room for the event.
+fn triggering(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
+    let name = &event.name;
+    function(out, "klogger_log", event, layout, index, false);
+    let unused = |f| format!(", __attribute__((unused)) {}", declaration(f));
+    let declared: String = arguments(layout).map(unused).collect();
+    out.push(format_args!(
+        "\n/* Of klogger record --trigger. */\nstatic __always_inline void \
+         klogger_triggers_{name}(struct klogger_hit *klogger_hit{declared})\n{{\n"
+    ));
+    for trigger in &event.triggers {
+        out.push(format_args!(
+            "\tif (unlikely({}))\n\t\tklogger_fire(klogger_hit, {}, {index});\n",
+            trigger.condition, trigger.number
+        ));
+    }
+    let passed: String = arguments(layout).map(|f| format!(", {}", f.name)).collect();
+    out.push(format_args!(
+        "}}\n\nstatic __always_inline void klogger_event_{name}({})\n{{\n{}\
+         \tklogger_log_{name}(klogger_hit{passed});\n\
+         \tklogger_triggers_{name}(klogger_hit{passed});\n}}\n",
+        parameters(layout),
+        guard(event, layout, index),
+    ));
+}
+
+/// Whether an event has something compiled into it that costs are not measured with.
+pub(crate) fn is_conditional(event: &Event) -> bool {
+    event.condition.is_some() || !event.triggers.is_empty()
 }
 
 /// The function for the condition of an event.
@@ -50,11 +85,11 @@ fn matches(event: &Event) -> String {
     format!("klogger_matches_{}", event.name)
 }
 
-/// An event's function without the event's condition: `klogger_always_EVENT()`.
+/// An event's function without the event's condition and triggers: `klogger_always_EVENT()`.
 pub(crate) fn unconditional(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
     let layout = EventLayout::new(&schema.name, event, 1);
-    let event = Event { condition: None, ..event.clone() };
-    function(out, "klogger_always", &event, &layout, index);
+    let event = Event { condition: None, triggers: Vec::new(), ..event.clone() };
+    function(out, "klogger_always", &event, &layout, index, true);
 }
 
 fn record_struct(out: &mut Text, event: &Event, layout: &EventLayout) {
@@ -92,7 +127,15 @@ fn assertions(out: &mut Text, layout: &EventLayout) {
     }
 }
 
-fn function(out: &mut Text, prefix: &str, event: &Event, layout: &EventLayout, index: usize) {
+/// `tests`: it begins with the tests whether the event is logged at all.
+fn function(
+    out: &mut Text,
+    prefix: &str,
+    event: &Event,
+    layout: &EventLayout,
+    index: usize,
+    tests: bool,
+) {
     let name = &event.name;
     out.push(format_args!(
         "\nstatic __always_inline void {prefix}_{name}({})\n{{\n",
@@ -101,7 +144,8 @@ fn function(out: &mut Text, prefix: &str, event: &Event, layout: &EventLayout, i
     out.push(format_args!("\tstruct klogger_record_{name} *klogger_record;\n"));
     let tails: Vec<(&FieldLayout, u32)> = layout.tails().collect();
     let plain = plain_tail(&tails);
-    out.push(guarded(event, layout, index, plain, &tails));
+    let guard = if tests { guard(event, layout, index) } else { String::new() };
+    out.push(guarded(&guard, layout, index, plain, &tails));
     let size = match tails[..] {
         [] => layout.record_size(0).to_string(),
         _ => "klogger_size".into(),
@@ -144,13 +188,12 @@ pub(crate) fn reads_texts_twice(schema: &Schema) -> bool {
 
 /// Declarations, the tests that come before anything is read, and the size of the record.
 fn guarded(
-    event: &Event,
+    guard: &str,
     layout: &EventLayout,
     index: usize,
     plain: Option<&FieldLayout>,
     tails: &[(&FieldLayout, u32)],
 ) -> String {
-    let guard = guard(event, layout, index);
     let fixed = layout.fixed;
     if let Some(tail) = plain {
         return format!(

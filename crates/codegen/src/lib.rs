@@ -45,6 +45,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("list.h", include_str!("../../../runtime/bpf/list.h")),
     ("objects.h", include_str!("../../../runtime/bpf/objects.h")),
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
+    ("triggers.h", include_str!("../../../runtime/bpf/triggers.h")),
     ("registers.h", include_str!("../../../runtime/bpf/registers.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
     ("state.h", include_str!("../../../runtime/bpf/state.h")),

@@ -10,6 +10,7 @@ mod choice;
 mod config;
 mod counters;
 mod engine;
+mod fired;
 mod grace;
 pub mod hits;
 mod keep;
@@ -38,6 +39,7 @@ use crate::scope::{SCOPE_BYTES, Scope};
 use crate::threads::Threads;
 use anchors::RingAnchors;
 use counters::Counters;
+use fired::FiredTable;
 use hits::Hits;
 use keep::Kept;
 use klogger_codegen::{KernelTypes, Refusal};
@@ -71,6 +73,7 @@ pub struct BpfEngine {
     ringless: Mapping,
     unread: Mapping,
     limits: Limits,
+    fired: Option<FiredTable>,
     /// Events are logged on some CPUs only.
     some_cpus: bool,
     stacks: Option<Stacks>,
@@ -148,6 +151,7 @@ impl BpfEngine {
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
             unread: map_memory(&shared.unread, 8 * EVENTS_MAX)?,
             limits: Limits::new(&shared, config.rings)?,
+            fired: shared.fired.as_ref().map(|fd| FiredTable::new(fd, config.rings)).transpose()?,
             some_cpus: false,
             hits: Mutex::new(Hits::new(config, &shared)?),
             counters: Mutex::new(counters.into_iter().flatten().collect()),
@@ -220,6 +224,11 @@ fn load_units(
             && object.maps().any(|m| m.name() == STACKS)
         {
             shared.stacks = Some((map_fd(&object, STACKS)?, map_fd(&object, STACKLESS)?));
+        }
+        if let Some(shared) = shared.as_mut().filter(|s| s.fired.is_none())
+            && object.maps().any(|m| m.name() == load::FIRED)
+        {
+            shared.fired = Some(map_fd(&object, load::FIRED)?);
         }
         if let Some(shared) = shared.as_mut().filter(|s| s.user_stacks.is_none())
             && object.maps().any(|m| m.name() == USER_STACKS)

@@ -8,7 +8,7 @@
 
 use crate::cpu_rings::CpuRings;
 use crate::left_names::LeftNames;
-use crate::losses::{LeftOut, MissedHits};
+use crate::losses::{Fired, LeftOut, MissedHits};
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::stacks::StackTable;
@@ -222,6 +222,12 @@ pub trait Engine {
     /// Strings and arrays of an event that could not be read, as far as they are counted.
     fn unread(&self, _id: u16) -> u64 {
         0
+    }
+
+    /// The hits of a trigger that were counted where it is compiled into an event; `None` if no event
+    /// of this engine can have one.
+    fn fired(&self, _trigger: u16) -> Option<Fired> {
+        None
     }
 
     /// Hits of probes that the kernel skipped.

@@ -31,3 +31,11 @@ pub struct LeftOut {
     pub first: u64,
     pub last: u64,
 }
+
+/// Hits of a trigger, and the times of the first and the last of them, in ns of the log clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    pub hits: u64,
+    pub first: u64,
+    pub last: u64,
+}

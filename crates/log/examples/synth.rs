@@ -252,6 +252,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             cpus: Vec::new(),
             threads: Default::default(),
             conditions: Vec::new(),
+            triggers: Vec::new(),
             names: Vec::new(),
         },
         events: synth.events.clone(),

@@ -72,6 +72,9 @@ pub struct Ledger {
     /// The snapshots that were made of the recording, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<Taken>,
+    /// What became of the hits of triggers, in the order of their numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerCount>,
 }
 
 /// A snapshot of a recording. Times are full ns of the log clock.
@@ -90,6 +93,28 @@ pub struct Taken {
     pub bytes: u64,
     /// Why there is no file; otherwise empty.
     pub missing: String,
+}
+
+/// The hits of a trigger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TriggerCount {
+    /// From 1.
+    pub number: u16,
+    /// As it was typed.
+    pub trigger: String,
+    pub hits: u64,
+    /// Hits that are not in the log, because there was no room for their `TRIGGERED`.
+    pub lost: u64,
+    /// Hits that actions were taken for.
+    pub acted: u64,
+    /// Hits in the log for which none were, because they were above the limit, or came too late.
+    pub suppressed: u64,
+    /// Full ns of the log clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_ns: Option<u64>,
 }
 
 /// One occurrence. Times are full ns of the log clock.

@@ -33,5 +33,6 @@ pub mod stats;
 mod stream;
 pub mod symbols;
 pub mod text;
+pub mod trigger;
 mod validate;
 pub mod writer;

@@ -179,6 +179,9 @@ pub struct Recorder {
     /// Conditions of events. The others were not logged, nor counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Triggers as they were typed; their numbers begin at 1.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<String>,
 }
 
 /// Only events of these threads were logged: of those that match one of each list that is not

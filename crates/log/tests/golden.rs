@@ -87,6 +87,7 @@ fn preamble() -> Preamble {
             cpus: Vec::new(),
             threads: Default::default(),
             conditions: Vec::new(),
+            triggers: Vec::new(),
             names: Vec::new(),
         },
         schemas: vec![SchemaText { name: "test".into(), ..SchemaText::default() }],

@@ -120,6 +120,12 @@ pub fn kill(pid: u32, signal: libc::c_int) {
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
+/// Sends a signal to a process group.
+pub fn kill_group(group: u32, signal: libc::c_int) {
+    // SAFETY: no pointers. If there is no such group, nothing happens.
+    unsafe { libc::kill(-(group as libc::pid_t), signal) };
+}
+
 /// (release, version, machine) of the running kernel, and the host name.
 pub fn uname() -> (String, String, String, String) {
     let text = |bytes: &[libc::c_char]| {

@@ -27,6 +27,12 @@ pub fn id_of(name: &str) -> Option<u32> {
     (code == 0 && !found.is_null()).then_some(entry.pw_uid)
 }
 
+/// Whether the process has the rights of another user than the one who started it.
+pub fn has_raised_rights() -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

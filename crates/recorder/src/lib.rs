@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A recording: all its steps, from the first check to the ledger.
 
+mod actions;
 mod checks;
 pub mod destination;
 mod drain;
@@ -34,8 +35,11 @@ pub use klogger_engines::request::{
 pub use klogger_engines::threads::{Threads, User};
 use klogger_log::ledger::Ledger;
 pub use klogger_log::preamble::{Condition, RateLimit};
+pub use klogger_log::trigger::Trigger;
 use klogger_log::writer::{Compression, Summary};
 use klogger_os::Error;
+/// How many triggers a recording can have.
+pub use klogger_ring::layout::bpf::TRIGGERS_MAX;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -55,6 +59,9 @@ pub struct Options {
     pub limits: Vec<RateLimit>,
     /// Conditions that the programs of `request` have been compiled with.
     pub conditions: Vec<Condition>,
+    /// Triggers, numbered from 1 in this order, which the programs of `request` have been compiled
+    /// with.
+    pub triggers: Vec<Trigger>,
     /// The command line of klogger itself, for the log.
     pub command_line: Vec<String>,
     /// Whoever follows the recording while it runs. Not in overwrite mode.
@@ -97,6 +104,8 @@ pub struct Outcome {
     pub status: Option<ExitStatus>,
     /// The recording was ended by SIGINT or SIGTERM.
     pub interrupted: Option<i32>,
+    /// The trigger that ended the recording, as it was typed.
+    pub stopped: Option<String>,
     /// Why the log is not complete, such as a full disk.
     pub write_error: Option<std::io::Error>,
     /// Warnings for the user.

@@ -3,6 +3,7 @@
 
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
+use crate::actions::finder::Finder;
 use crate::destination::Destination;
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
@@ -190,6 +191,7 @@ impl Pipeline {
         feed: Option<Feed>,
         programs: bool,
         history: Option<Arc<History>>,
+        finder: Option<Finder>,
     ) {
         let log = LogWriter::new(
             writer,
@@ -201,7 +203,8 @@ impl Pipeline {
         .naming(threads)
         .feeding(feed)
         .followed(self.outlet.followed.clone(), self.handing_over(programs))
-        .keeping(history);
+        .keeping(history)
+        .finding(finder);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -267,6 +270,16 @@ impl Pipeline {
         // Fails only if the writer thread has ended with an error, which it has reported.
         if self.outlet.to_writer.send(ToWriter::NameThreads(done)).is_ok() {
             let _ = hear.recv_timeout(NAMING);
+        }
+    }
+
+    /// Waits until what is in the rings has passed the writer thread.
+    pub fn settle(&self) {
+        self.empty_rings();
+        let (done, hear) = channel();
+        // Fails only if the writer thread has ended with an error, which it has reported.
+        if self.outlet.to_writer.send(ToWriter::Settle(done)).is_ok() {
+            let _ = hear.recv();
         }
     }
 

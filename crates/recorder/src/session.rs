@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The steps of a recording, in order.
 
+mod act;
 mod control;
 mod finish;
 mod preamble;
@@ -9,6 +10,8 @@ mod status;
 use self::status::Rate;
 use super::checks::{check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
+use crate::actions::Actions;
+use crate::actions::finder::Finder;
 use crate::destination::{Destination, is_stdout};
 use crate::followed::Followed;
 use crate::host;
@@ -42,6 +45,14 @@ pub struct Session {
     engines: Vec<Box<dyn Engine>>,
     poller: Poller,
     snapshots: Option<Snapshots>,
+    /// If there are triggers.
+    actions: Option<Actions>,
+    /// Until the writer thread has it.
+    finder: Option<Finder>,
+    /// The trigger that has ended the recording.
+    stopped: RefCell<Option<String>>,
+    /// When the recording began.
+    start_ns: Cell<u64>,
     limits: Vec<RateLimit>,
     signals: Signals,
     /// The processes and threads of `-p`.
@@ -86,11 +97,16 @@ impl Session {
         let followed = Followed::of(request, options.choice.engines_for(request))?;
         let engines = options.choice.engines_for(request);
         let alone = engines.len() == 1;
+        let (actions, finder) = actions(&options, &layouts)?;
         let prepared = engines.into_iter().map(|engine| (engine.prepare)(request, alone));
         let mut session = Session {
             poller: Poller::prepare(request)?,
             engines: prepared.collect::<Result<_, _>>()?,
             snapshots: None,
+            actions,
+            finder,
+            stopped: RefCell::default(),
+            start_ns: Cell::new(0),
             options,
             layouts,
             limits,
@@ -170,7 +186,7 @@ impl Session {
             self.snapshots = Some(Snapshots::start().map_err(cannot)?);
         }
         let mut pipeline = Pipeline::new(&self.layouts);
-        if self.options.follower.is_some() {
+        if self.options.follower.is_some() || self.actions.is_some() {
             pipeline.followed().directly();
         } else if self.stdout.is_some() {
             // Whoever reads a stream cannot ask for this.
@@ -206,6 +222,7 @@ impl Session {
         let preamble = self.preamble(clock)?;
         let (log, kept_old) = self.open()?;
         let start_ns = preamble.clock.start_ns;
+        self.start_ns.set(start_ns);
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
             self.discard(kept_old);
             cannot_write(&self.options.output, e)
@@ -222,7 +239,8 @@ impl Session {
             self.keep(&preamble);
         }
         let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
-        pipeline.write(writer.forgetting(alone), start_ns, names, feed, programs, history);
+        let (writer, finder) = (writer.forgetting(alone), self.finder.take());
+        pipeline.write(writer, start_ns, names, feed, programs, history, finder);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
@@ -334,4 +352,18 @@ impl Session {
         }
         held.start()
     }
+}
+
+/// What triggers need, if there are some.
+fn actions(
+    options: &Options,
+    layouts: &[EventLayout],
+) -> Result<(Option<Actions>, Option<Finder>), Error> {
+    if options.triggers.is_empty() {
+        return Ok((None, None));
+    }
+    let made = Actions::new(&options.triggers, layouts);
+    let (actions, finder) =
+        made.map_err(|e| Error::new(format!("cannot prepare the triggers: {e}")))?;
+    Ok((Some(actions), Some(finder)))
 }

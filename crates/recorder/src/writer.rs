@@ -2,6 +2,7 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
+use crate::actions::finder::Finder;
 use crate::destination::Destination;
 use crate::follower::Feed;
 use crate::names::ThreadNames;
@@ -184,6 +185,8 @@ pub struct LogWriter {
     /// What of `own` has been fed: bytes, and serial numbers.
     fed: (usize, u64),
     reached: Reached,
+    /// If there are triggers.
+    finder: Option<Finder>,
 }
 
 impl LogWriter {
@@ -208,6 +211,7 @@ impl LogWriter {
             threads: None,
             feed: None,
             history: None,
+            finder: None,
             fed: (0, 0),
             reached: Reached::default(),
         }
@@ -231,6 +235,11 @@ impl LogWriter {
     /// Keeps the newest blocks in memory as well.
     pub fn keeping(self, history: Option<Arc<History>>) -> LogWriter {
         LogWriter { history, ..self }
+    }
+
+    /// Looks for hits of triggers.
+    pub fn finding(self, finder: Option<Finder>) -> LogWriter {
+        LogWriter { finder, ..self }
     }
 
     /// How many threads have no name.
@@ -260,6 +269,7 @@ impl LogWriter {
                 }
                 Ok(ToWriter::Settle(done)) => {
                     let flushed = self.flush();
+                    // Fails only if nobody waits any more.
                     let _ = done.send(());
                     flushed
                 }
@@ -294,6 +304,10 @@ impl LogWriter {
         let Block { origin, first_serial, time_base, dump, events, records } = block;
         let block = EventBlock { origin, time_base, first_serial, records: &records };
         self.feed.iter().for_each(|feed| feed.block(&block, events));
+        // First, because a disk may be slow.
+        if let Some(finder) = &mut self.finder {
+            finder.see(origin, time_base, &records);
+        }
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
         let mut result = Ok(());

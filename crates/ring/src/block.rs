@@ -31,7 +31,7 @@ pub enum ToWriter {
     Own(Vec<u8>),
     /// All events have been handed over: look up the names of threads, and answer.
     NameThreads(Sender<()>),
-    /// Answer when everything that was handed over before has been dealt with.
+    /// Write what has come so far, and answer.
     Settle(Sender<()>),
     /// This source has handed over all its events before this time (ns), as far as it knows. Only
     /// if somebody follows the recording.

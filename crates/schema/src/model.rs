@@ -74,10 +74,21 @@ pub struct Event {
     /// A C expression over the fields, of `klogger record --where`: others are not logged. No
     /// schema's text has it.
     pub condition: Option<String>,
+    /// Of `klogger record --trigger`, in the order of their numbers. No schema's text has them.
+    pub triggers: Vec<Trigger>,
     /// Set if the recorder reads the event from a file.
     pub poll: Option<Poll>,
     /// The position of the name.
     pub span: Span,
+}
+
+/// A trigger that an event fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// From 1.
+    pub number: u16,
+    /// A C expression over the fields of the event.
+    pub condition: String,
 }
 
 /// The scope of an event: it is logged if one of these threads is recorded.

@@ -9,7 +9,7 @@ pub const BUILTIN_TABLES: [&str; 7] =
     ["process", "ledger", "event", "decoding", "stack", "symbol", "parameter"];
 
 /// Events of every log (`runtime/klogger.klogger`; a test compares).
-pub const BUILTIN_EVENTS: [&str; 13] = [
+pub const BUILTIN_EVENTS: [&str; 15] = [
     "KLOGGER_START",
     "KLOGGER_FINISH",
     "PROCESS_EXISTS",
@@ -23,6 +23,8 @@ pub const BUILTIN_EVENTS: [&str; 13] = [
     "PROCESS_RENAME",
     "PROCESS_EXIT",
     "PROCESS_SEEN",
+    "TRIGGERED",
+    "TRIGGER_ACTION",
 ];
 
 /// Keywords of C up to C23, and of GNU C.

@@ -50,6 +50,8 @@
 /* parts of an overwrite ring; in one smaller than a record perhaps none begins */
 #define KLOGGER_GRID (1u << KLOGGER_GRID_SHIFT)
 #define KLOGGER_LOST_ID 8	/* LOST in klogger.klogger, whose ids begin at 1 */
+#define KLOGGER_TRIGGERED_ID 14	/* TRIGGERED, likewise */
+#define KLOGGER_TRIGGERS_MAX 32	/* triggers of one recording; their numbers begin at 1 */
 
 struct klogger_ring {
 	/* written by writers */

@@ -7,6 +7,7 @@ mod objects;
 mod parameters;
 mod snapshots;
 mod target;
+mod triggers;
 pub mod values;
 pub mod what;
 pub mod words;
@@ -18,6 +19,7 @@ use self::what::{How, What};
 use super::Outcome;
 use crate::failure::Failure;
 use crate::messages;
+use klogger_log::trigger::Action;
 use klogger_log::writer::Compression;
 use klogger_recorder::destination::is_stdout;
 use std::io::ErrorKind;
@@ -49,6 +51,8 @@ Examples:
                                                   only events that match
   klogger record -s scheduler -a -o - | klogger cat -
                                                   the events as they come
+  klogger record -s lifecycle -a --trigger 'SIGNALLED where sig == 11: stop'
+                                                  until something happens
 Then:
   klogger report scheduler.klog      the answers
   klogger cat scheduler.klog         the events
@@ -96,7 +100,7 @@ pub fn run(args: Args) -> Outcome {
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         overwrite: args.overwrite,
         follower: None,
-        snapshots: args.snapshots.options(&output, prepared.name(), false)?,
+        snapshots: args.snapshots.options(&output, prepared.name(), takes_snapshots(&args.what))?,
     };
     let course = Course::new(args.quiet, output.clone());
     let options = prepared.options(how)?;
@@ -104,6 +108,11 @@ pub fn run(args: Args) -> Outcome {
     course.end(&outcome);
     check_complete(&outcome, &output)?;
     Ok(exit_code(&outcome, args.what.duration))
+}
+
+/// Whether a trigger asks for snapshots.
+fn takes_snapshots(what: &What) -> bool {
+    what.triggers.iter().flat_map(|trigger| &trigger.actions).any(|a| *a == Action::Snapshot)
 }
 
 /// Fails if the log could not be written to its end.
@@ -122,6 +131,10 @@ pub fn check_complete(outcome: &klogger_recorder::Outcome, log: &Path) -> Result
 
 /// That of the command.
 pub fn exit_code(outcome: &klogger_recorder::Outcome, duration: Option<Duration>) -> ExitCode {
+    // A trigger has ended it, as requested.
+    if outcome.stopped.is_some() {
+        return ExitCode::SUCCESS;
+    }
     match (outcome.status, outcome.interrupted, duration) {
         // The command was ended by klogger, as requested with --for.
         (Some(_), None, Some(limit)) if outcome.elapsed >= limit => ExitCode::SUCCESS,

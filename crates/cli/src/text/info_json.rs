@@ -51,6 +51,7 @@ pub fn page(about: &About) -> Value {
         "snapshots": ledger.snapshots,
         "user_clock": ledger.user_clock.as_ref().or(preamble.clock.user.as_ref()),
         "kernel_clock": ledger.kernel_clock,
+        "triggers": ledger.triggers,
         "damage": damage,
         "preamble": preamble,
     })

@@ -7,7 +7,7 @@ use super::ledger_text;
 use super::times::{date, duration};
 use crate::terminal;
 use klogger_log::damage::Damage;
-use klogger_log::ledger::{Key, Ledger};
+use klogger_log::ledger::{Key, Ledger, TriggerCount};
 use klogger_log::merge::Selection;
 use klogger_log::preamble::{Cost, Costs, EventClock};
 use klogger_log::process::{Processes, Row};
@@ -155,6 +155,36 @@ fn head(about: &About, out: &mut String) {
     for condition in &recorder.conditions {
         line(out, "where", &format!("{}: {}", condition.event, condition.expression));
     }
+    for (number, trigger) in (1..).zip(&recorder.triggers) {
+        line(out, "trigger", &format!("{number}: {trigger}"));
+        let count = about.ledger.triggers.iter().find(|count| count.number == number);
+        let start = preamble.clock.start_ns;
+        line(out, "", &count.map(|count| hits(count, start)).unwrap_or_default());
+    }
+}
+
+/// What became of the hits of a trigger.
+fn hits(count: &TriggerCount, start_ns: u64) -> String {
+    let hits = |n: u64| format!("{} {}", grouped(n), if n == 1 { "hit" } else { "hits" });
+    let mut text = hits(count.hits);
+    let at = |ns: u64| duration(ns.saturating_sub(start_ns));
+    match (count.first_ns, count.last_ns) {
+        (Some(first), Some(last)) if count.hits > 1 => {
+            let _ = write!(text, ", from {} to {}", at(first), at(last));
+        }
+        (Some(first), _) => {
+            let _ = write!(text, ", at {}", at(first));
+        }
+        (None, _) => return text,
+    }
+    let _ = write!(text, "; actions for {}", hits(count.acted));
+    if count.suppressed > 0 {
+        let _ = write!(text, ", none for {} above the limit", grouped(count.suppressed));
+    }
+    if count.lost > 0 {
+        let _ = write!(text, "; {} lost from the log", hits(count.lost));
+    }
+    text
 }
 
 fn host(about: &About, out: &mut String) {

@@ -6,11 +6,11 @@
 //! precedes an event's fields ([`ENTER`]), or log the event `FIRST_EVENT + n`. So all kinds can
 //! alternate, and each is reached by the same few comparisons.
 
-use crate::events::{arguments, unconditional};
+use crate::events::{arguments, is_conditional, unconditional};
 use crate::stack::Asks;
 use crate::text::Text;
 use klogger_schema::layout::{EventLayout, FieldLayout};
-use klogger_schema::model::{Decode, Event, Schema, Shape};
+use klogger_schema::model::{Decode, Schema, Shape};
 
 /// The C function, and the memory that it shares with the recorder: `u32 arm`, `u32 tid`.
 pub const PROGRAM: &str = "klogger_calibrate";
@@ -44,8 +44,7 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: Asks) {
             "static const unsigned long long klogger_any_numbers[{words}] = {{ 1 }};\n"
         ));
     }
-    let conditional = |event: &&Event| event.condition.is_some();
-    for (index, event) in schema.events.iter().enumerate().filter(|(_, e)| conditional(e)) {
+    for (index, event) in schema.events.iter().enumerate().filter(|(_, e)| is_conditional(e)) {
         unconditional(out, schema, event, index);
     }
     let hit = if stacks.any() { ".context = klogger_arguments" } else { "" };
@@ -63,7 +62,7 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: Asks) {
         let values: String = arguments(layout).map(|f| format!(", {}", value(f, stacks))).collect();
         let name = &event.name;
         // The costs are of events that are logged.
-        let function = if event.condition.is_some() { "klogger_always" } else { "klogger_event" };
+        let function = if is_conditional(event) { "klogger_always" } else { "klogger_event" };
         out.push(format_args!(
             "\tcase {case}:\n\t\t{function}_{name}(&klogger_hit{values});\n\t\tbreak;\n"
         ));

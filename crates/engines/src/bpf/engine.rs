@@ -16,7 +16,7 @@ use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
 use crate::engine::{Engine, EngineInfo, Forecast, Moment, events_of};
 use crate::left_names::{self, LeftNames};
-use crate::losses::{LeftOut, MissedHits};
+use crate::losses::{Fired, LeftOut, MissedHits};
 use crate::request::{FIRST_ID, Request};
 use crate::scope::Scope;
 use crate::stacks::StackTable;
@@ -189,6 +189,10 @@ impl Engine for BpfEngine {
 
     fn unread(&self, id: u16) -> u64 {
         self.unread.word(8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    fn fired(&self, trigger: u16) -> Option<Fired> {
+        Some(self.fired.as_ref().map(|table| table.of(trigger)).unwrap_or_default())
     }
 
     fn missed_hits(&self) -> Vec<MissedHits> {

@@ -37,6 +37,8 @@ pub const COUNTERS: &str = "klogger_counters";
 /// Rate limits of events, and what was left out because of them.
 pub const RATES: &str = ".bss.klogger_l";
 pub const LEFT: &str = "klogger_left";
+/// Hits of triggers; in objects of schemata with events that have some.
+pub const FIRED: &str = "klogger_fired";
 /// How many programs each probe has, what the copies have logged, and marks of recent hits: see
 /// `copies.h` of the BPF runtime.
 pub const COPIES: &str = ".bss.klogger_n";
@@ -72,6 +74,8 @@ pub struct Shared {
     pub copies: OwnedFd,
     pub caught: OwnedFd,
     pub marks: OwnedFd,
+    /// From the first object that has it.
+    pub fired: Option<OwnedFd>,
     /// From the first object that has them: the table of stacks, and the counts of stacks without a
     /// slot.
     pub stacks: Option<(OwnedFd, OwnedFd)>,
@@ -104,6 +108,7 @@ impl Shared {
             copies: map_fd(object, COPIES)?,
             caught: map_fd(object, CAUGHT)?,
             marks: map_fd(object, MARKS)?,
+            fired: None,
             stacks: None,
             user_stacks: None,
             system_calls: None,
@@ -126,6 +131,7 @@ impl Shared {
             COPIES => Some(&self.copies),
             CAUGHT => Some(&self.caught),
             MARKS => Some(&self.marks),
+            FIRED => self.fired.as_ref(),
             STACKS => self.stacks.as_ref().map(|(stacks, _)| stacks),
             STACKLESS => self.stacks.as_ref().map(|(_, stackless)| stackless),
             USER_STACKS => self.user_stacks.as_ref(),
@@ -318,7 +324,9 @@ fn set_maps(
             }
             MARKS if config.preempt => map.set_max_entries(layout::MARKS)?,
             COUNTERS => map.set_max_entries(config.rings as u32 * counters_max(&unit.schema))?,
-            NESTED_RINGS | LEFT | USER_SCRATCH => map.set_max_entries(config.rings as u32)?,
+            NESTED_RINGS | LEFT | FIRED | USER_SCRATCH => {
+                map.set_max_entries(config.rings as u32)?
+            }
             RINGS => {
                 map.set_value_size(Rings::stride(config.ring_size) as u32)?;
                 map.set_max_entries(config.rings as u32)?;

@@ -51,6 +51,22 @@ pub fn parse(text: &str) -> Result<Expr, usize> {
     any_of.parse(text).map_err(|e| e.offset())
 }
 
+/// Parses the filter at the beginning of a text, and returns its length. The error is as of
+/// [`parse`].
+pub fn beginning(text: &str) -> Result<usize, usize> {
+    let end = text.len().min(LENGTH_MAX);
+    let head = text.get(..end).ok_or(0usize)?;
+    let nesting = head.bytes().filter(|b| matches!(b, b'(' | b'!')).count();
+    if nesting > DEPTH_MAX {
+        return Err(0);
+    }
+    let mut rest = head;
+    match any_of.parse_next(&mut rest) {
+        Ok(_) => Ok(head.len() - rest.len()),
+        Err(_) => Err(head.len() - rest.len()),
+    }
+}
+
 /// A number in a filter: decimal or `0x`, with a fraction if a unit (s, ms, us, ns) follows.
 pub fn number(text: &str) -> Option<i128> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));

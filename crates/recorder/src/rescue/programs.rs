@@ -180,6 +180,7 @@ pub fn save(
         None,
         true,
         None,
+        None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

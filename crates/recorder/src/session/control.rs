@@ -51,6 +51,8 @@ impl Session {
             fds.extend(self.snapshots.iter().map(AsFd::as_fd));
             let first_end = fds.len();
             fds.extend(ends.handles());
+            let last_end = fds.len();
+            fds.extend(self.actions.iter().map(AsFd::as_fd));
             let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
                 .unwrap_or_default();
             while let Some(signal) = self.signals.next() {
@@ -59,7 +61,7 @@ impl Session {
                 }
                 dump(pipeline, tell);
             }
-            ends.retain(ready.get(first_end..).unwrap_or_default());
+            ends.retain(ready.get(first_end..last_end).unwrap_or_default());
             if ends.is_empty() && !endless {
                 return None;
             }
@@ -67,6 +69,9 @@ impl Session {
                 listener.serve(|request| self.handle(pipeline, started, request));
             }
             self.snapshots.iter().for_each(|s| s.answer(|| self.raw_stacks()));
+            if recording && self.act(pipeline, tell) {
+                return None;
+            }
             pipeline.look();
             if recording {
                 self.engines.iter().for_each(|engine| engine.look());
@@ -82,13 +87,7 @@ impl Session {
     fn handle(&self, pipeline: &Pipeline, started: Instant, request: Request) -> Reply {
         Reply::Now(match request {
             Request::Mark { number, text } => {
-                let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
-                self.last_mark.set(number);
-                let mark = pipeline.builtin().event("MARK");
-                pipeline.own(
-                    mark.int("number", number).text("text", text.as_bytes()),
-                    os::monotonic_ns(),
-                );
+                self.mark(pipeline, number, &text, os::monotonic_ns());
                 Answer::default()
             }
             Request::Enable { event, on } => self.switch(pipeline, &event, on),
@@ -99,13 +98,13 @@ impl Session {
                 None => Answer::refuse(format!("this recording has no user stack {number}"), None),
             },
             Request::Snapshot { text, last_ns, file } => {
-                return self.snapshot(text, last_ns.map(Duration::from_nanos), file);
+                return self.grant(text, last_ns.map(Duration::from_nanos), file);
             }
         })
     }
 
     /// Has a snapshot made; the peer is answered when it is complete.
-    fn snapshot(&self, why: String, last: Option<Duration>, file: Option<PathBuf>) -> Reply {
+    fn grant(&self, why: String, last: Option<Duration>, file: Option<PathBuf>) -> Reply {
         let Some(snapshots) = &self.snapshots else {
             let help = "start the recording with --snapshots".into();
             let no = "this recording keeps no history that a snapshot could be made of";
@@ -123,6 +122,14 @@ impl Session {
         }))
     }
 
+    /// Logs a mark. Without a number, it is one more than that of the mark before.
+    pub(super) fn mark(&self, pipeline: &Pipeline, number: Option<i64>, text: &str, time_ns: u64) {
+        let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
+        self.last_mark.set(number);
+        let mark = pipeline.builtin().event("MARK");
+        pipeline.own(mark.int("number", number).text("text", text.as_bytes()), time_ns);
+    }
+
     /// A user stack with the names of its functions, as they are at the end of a log.
     fn stack(&self, number: u64) -> Option<Vec<Frame>> {
         let mut found = self.engines.iter().find_map(|engine| engine.user_code())?;
@@ -134,7 +141,7 @@ impl Session {
     }
 
     /// Switches an event on or off, in whichever engine has it.
-    fn switch(&self, pipeline: &Pipeline, event: &str, on: bool) -> Answer {
+    pub(super) fn switch(&self, pipeline: &Pipeline, event: &str, on: bool) -> Answer {
         let mut events: Vec<EventLayout> = self.engines.iter().flat_map(|e| e.events()).collect();
         if events.is_empty() {
             events.clone_from(&self.layouts);

@@ -41,6 +41,9 @@ impl Session {
             // If the reader of the pipe does not read, a second signal ends the recorder.
             os::end_by_signals();
         }
+        if let Some(trigger) = &*self.stopped.borrow() {
+            self.notes.push(format!("a trigger has ended the recording: {trigger}"));
+        }
         let status = self.end_workload(workload.running.as_mut(), interrupted);
         if let Some(scope) = self.scope() {
             wait_for_last_events(scope, workload.running.as_ref(), &self.followed);
@@ -57,6 +60,7 @@ impl Session {
             pipeline.name_threads();
         }
         self.detach();
+        self.last_actions(&pipeline, end_ns);
         for engine in &mut self.engines {
             self.notes.extend(engine.stop(&self.options.request));
         }
@@ -84,6 +88,7 @@ impl Session {
             attach,
             status,
             interrupted: interrupted.map(|s| s.number),
+            stopped: self.stopped.take(),
             write_error,
             notes: self.notes,
         })
@@ -166,6 +171,8 @@ impl Session {
         ledger.entries.extend(writer.seen.iter().cloned());
         ledger.entries.extend(ledger::excluded(&self.recorder(), span));
         self.engines.iter_mut().for_each(|engine| engine.account(&mut ledger));
+        let fired = |trigger| self.engines.iter().find_map(|engine| engine.fired(trigger));
+        ledger.triggers = self.actions.iter().flat_map(|a| a.counts(&fired)).collect();
         ledger.entries.extend(ledger::late(&ledger.entries, late, span));
         if self.options.request.overwrite {
             let summary = writer.summary();

@@ -6,9 +6,13 @@ use crate::host;
 use crate::pipeline::Pipeline;
 use klogger_log::preamble::{Clock, Preamble, Recorder};
 use klogger_os::{Error, processes};
-use klogger_schema::layout::FieldLayout;
+use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Decoding};
 use klogger_schema::vocabulary::PLACE;
+
+/// Tables of `klogger.klogger` that are of the recording.
+const TRIGGERS: &str = "klogger_trigger";
+const TRIGGER_EVENTS: &str = "klogger_event";
 
 impl Session {
     pub(super) fn preamble(&self, clock: Clock) -> Result<Preamble, Error> {
@@ -47,6 +51,7 @@ impl Session {
         let units = self.options.request.numbered();
         let mut all: Vec<Decoding> =
             units.flat_map(|(unit, _)| unit.schema.decodings.iter().cloned()).collect();
+        self.fill_triggers(&mut all);
         let is_place = |f: &FieldLayout| f.decode == Decode::Table(PLACE.into());
         if self.layouts.iter().any(|event| event.fields.iter().any(is_place)) {
             let places = self.engines.iter().flat_map(|e| e.places());
@@ -54,6 +59,31 @@ impl Session {
             all.push(Decoding { name: PLACE.into(), flags: false, values });
         }
         all
+    }
+
+    /// The texts of the triggers and the names of the events that fire them. Without triggers there
+    /// are no such tables.
+    fn fill_triggers(&self, all: &mut Vec<Decoding>) {
+        let triggers = &self.options.triggers;
+        if triggers.is_empty() {
+            all.retain(|table| table.name != TRIGGERS && table.name != TRIGGER_EVENTS);
+            return;
+        }
+        let steps: Vec<&str> =
+            triggers.iter().flat_map(|t| t.pattern.steps()).map(|s| s.event.as_str()).collect();
+        let is_step = |e: &&EventLayout| steps.iter().any(|s| e.name.eq_ignore_ascii_case(s));
+        for table in all.iter_mut() {
+            match table.name.as_str() {
+                TRIGGERS => {
+                    table.values = (1..).zip(triggers).map(|(n, t)| (n, t.text.clone())).collect();
+                }
+                TRIGGER_EVENTS => {
+                    let events = self.layouts.iter().filter(is_step);
+                    table.values = events.map(|e| (e.id.into(), e.name.clone())).collect();
+                }
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn recorder(&self) -> Recorder {
@@ -70,6 +100,7 @@ impl Session {
             cpus: self.options.request.cpus.clone(),
             threads: self.options.request.threads.text(),
             conditions: self.options.conditions.clone(),
+            triggers: self.options.triggers.iter().map(|t| t.text.clone()).collect(),
         }
     }
 

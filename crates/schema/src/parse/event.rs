@@ -25,6 +25,7 @@ impl EventDraft {
                 ends: Vec::new(),
                 line: None,
                 condition: None,
+                triggers: Vec::new(),
                 poll,
                 span: name.span,
             },

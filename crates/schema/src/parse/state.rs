@@ -124,6 +124,7 @@ impl Parser<'_> {
                 ends: Vec::new(),
                 line: None,
                 condition: None,
+                triggers: Vec::new(),
                 poll: None,
                 span: open,
             },

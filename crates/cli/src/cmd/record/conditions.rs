@@ -56,6 +56,11 @@ impl Changes {
         }
     }
 
+    /// The schema with this index has changed.
+    pub fn compile_again(&mut self, unit: usize) {
+        self.units.insert(unit);
+    }
+
     /// Compiles those schemata again. Returns the conditions.
     pub fn compile(
         self,
@@ -103,7 +108,7 @@ pub fn set(
 }
 
 /// The index of the event with this name, in upper or lower case.
-fn event_of(unit: &CompiledSchema, name: &str) -> Option<usize> {
+pub fn event_of(unit: &CompiledSchema, name: &str) -> Option<usize> {
     unit.schema.events.iter().position(|e| e.name.eq_ignore_ascii_case(name))
 }
 

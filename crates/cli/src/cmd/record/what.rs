@@ -5,6 +5,7 @@ use super::conditions::{self, Changes, check_engine, condition};
 use super::objects::{Device, Namespace, Objects, Prefix, device, namespace, prefix};
 use super::parameters::{self, Setting, setting};
 use super::target::{self, target};
+use super::triggers::{self, trigger};
 use super::values::{bytes, cgroup, comm, cpus, duration, process, rate, size, user, user_size};
 use super::words::schema_names;
 use crate::cmd::build::build;
@@ -19,7 +20,7 @@ use klogger_os::cgroups::Cgroup;
 use klogger_os::machine;
 use klogger_programs::Programs;
 use klogger_recorder::{
-    Condition, Follower, Options, RateLimit, Request, Target, Threads, User, snapshots,
+    Condition, Follower, Options, RateLimit, Request, Target, Threads, Trigger, User, snapshots,
 };
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -94,6 +95,12 @@ pub struct What {
     /// once for each event
     #[arg(short = 'w', long = "where", value_name = "EVENT: EXPRESSION", value_parser = condition)]
     pub conditions: Vec<Condition>,
+    /// Act when something happens: 'SIGNALLED where sig == 11: mark "crash", run "uptime"'. The
+    /// condition is as with --where; each hit is logged as TRIGGERED. Actions: mark "TEXT", enable
+    /// EVENT, disable EVENT, stop, snapshot, run "COMMAND"; by default for one hit a second. May be
+    /// repeated. See docs/triggers.md
+    #[arg(long = "trigger", value_name = "EVENT where EXPRESSION: ACTION", value_parser = trigger)]
+    pub triggers: Vec<Trigger>,
     /// Only events about this device: MAJOR:MINOR, or its file, as in /dev/vda. Applies to events
     /// with a field 'as device'; as --where, it is compiled now, and the others are not logged. May
     /// be repeated: any of them
@@ -210,6 +217,10 @@ impl Prepared<'_> {
 
     pub fn options(self, how: How) -> Result<Options, Failure> {
         let what = self.what;
+        if how.overwrite && !what.triggers.is_empty() {
+            let message = "--trigger: a flight recorder (--overwrite) does not look at its events";
+            return Err(Failure::new(message).help("record without --overwrite"));
+        }
         Ok(Options {
             choice: self.choice,
             request: Request {
@@ -238,6 +249,7 @@ impl Prepared<'_> {
             duration: what.duration,
             limits: what.rate_limit.clone(),
             conditions: self.conditions,
+            triggers: what.triggers.clone(),
             command_line: crate::words(),
             follower: how.follower,
             snapshots: how.snapshots,
@@ -245,7 +257,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Compiles --where, --device, --netns and --path into the schemata.
+/// Compiles --where, --device, --netns, --path and --trigger into the schemata.
 fn narrowed(
     args: &What,
     units: &mut [CompiledSchema],
@@ -260,6 +272,7 @@ fn narrowed(
         check_engine(option, choice)?;
     }
     objects.set(units, &mut changes)?;
+    triggers::set(units, &args.triggers, choice, &mut changes)?;
     changes.compile(units, places)
 }
 
