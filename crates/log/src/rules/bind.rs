@@ -21,7 +21,12 @@ pub struct Log<'a> {
 }
 
 /// A rule, ready for a log. `most`: how many violations are kept.
-pub fn bind(source: &Source, log: &Log, most: usize, limits: super::Limits) -> Result<Bound, FilterError> {
+pub fn bind(
+    source: &Source,
+    log: &Log,
+    most: usize,
+    limits: super::Limits,
+) -> Result<Bound, FilterError> {
     let rule = source.rule;
     let named = |e: FilterError| FilterError {
         message: format!("rule {}: {}", rule.name, e.message),
@@ -93,8 +98,8 @@ fn field(event: &EventLayout, name: &str) -> Result<From, FilterError> {
         Some(index) => Ok(From::Field(index)),
         None => match name {
             "cpu" => Ok(From::Cpu),
-            "tid" => Ok(From::Thread(|thread| thread.tid)),
-            "tgid" => Ok(From::Thread(|thread| thread.tgid)),
+            "tid" => Ok(From::Thread),
+            "tgid" => Ok(From::Process),
             _ => Err(FilterError {
                 message: format!("event {} has no field '{name}'", event.name),
                 help: did_you_mean(name, event.fields.iter().map(|f| f.name.as_str()))

@@ -2,7 +2,6 @@
 //! What an event is about: the values of some of its fields. A table by these, with a limit.
 
 use crate::event::{EventRef, Value};
-use crate::origin::Thread;
 use std::collections::HashMap;
 
 /// Values of fields. Numbers are equal if they are the same number, whatever their types.
@@ -18,7 +17,10 @@ pub enum Key {
 pub enum From {
     Field(usize),
     Cpu,
-    Thread(fn(Thread) -> u32),
+    /// The thread that logged the event.
+    Thread,
+    /// Its process.
+    Process,
 }
 
 impl From {
@@ -26,9 +28,8 @@ impl From {
         match self {
             From::Field(index) => Some(event.value(&event.layout.fields[index])),
             From::Cpu => event.origin.cpu_column().map(|cpu| Value::Int(cpu.into())),
-            From::Thread(number) => {
-                event.origin.thread().map(|thread| Value::Uint(number(thread).into()))
-            }
+            From::Thread => event.origin.thread().map(|t| Value::Uint(t.tid.into())),
+            From::Process => event.origin.thread().map(|t| Value::Uint(t.tgid.into())),
         }
     }
 }
@@ -137,13 +138,9 @@ mod tests {
         table.entry(&key(1), 5, || 0);
         table.insert(key(6), 6, 6);
         assert_eq!((table.given_up, table.given_up_ns), (3, 4));
-        assert_eq!((1..=6).map(|n| table.get_mut(&key(n)).copied()).collect::<Vec<_>>(), [
-            Some(1),
-            None,
-            None,
-            None,
-            None,
-            Some(6)
-        ]);
+        assert_eq!(
+            (1..=6).map(|n| table.get_mut(&key(n)).copied()).collect::<Vec<_>>(),
+            [Some(1), None, None, None, None, Some(6)]
+        );
     }
 }

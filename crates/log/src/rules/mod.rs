@@ -20,8 +20,8 @@ use crate::decode::Decoder;
 use crate::event::EventRef;
 use crate::filter::{Filter, FilterError};
 use crate::process::Processes;
-use klogger_schema::model::{self, Rule};
 use key::{From, Key};
+use klogger_schema::model::{self, Rule};
 use tally::{Id, Tally};
 
 /// A rule, and the schema whose events it is about; `None`: those of any schema.

@@ -76,7 +76,8 @@ fn same_number(rule: &Rule) -> Checked<()> {
         let wrong = Diagnostic::error(first.by_spans[FIELDS_MAX], message);
         return Err(wrong.label("one too many").help("remove it").into());
     }
-    let holds = matches!(rule.form, crate::model::Form::Nest { .. } | crate::model::Form::Order { .. });
+    let holds =
+        matches!(rule.form, crate::model::Form::Nest { .. } | crate::model::Form::Order { .. });
     if holds && first.by.len() < 2 {
         let message = format!("rule {} does not say who holds what", rule.name);
         let wrong = Diagnostic::error(first.span, message)

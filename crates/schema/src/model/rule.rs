@@ -68,7 +68,11 @@ pub enum Path {
     /// One of them.
     Either(Vec<Path>),
     /// `?`, `*` or `+`.
-    Repeated { what: Box<Path>, none: bool, many: bool },
+    Repeated {
+        what: Box<Path>,
+        none: bool,
+        many: bool,
+    },
 }
 
 impl Form {

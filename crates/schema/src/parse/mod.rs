@@ -26,7 +26,8 @@ use crate::Options;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
 use crate::model::{
-    Arch, CBlock, Context, Decoding, Event, Line, Module, Parameter, Probe, Rule, Slice, Span, State,
+    Arch, CBlock, Context, Decoding, Event, Line, Module, Parameter, Probe, Rule, Slice, Span,
+    State,
 };
 use crate::names::{self, Kind, shorten};
 use crate::nearest::did_you_mean;
@@ -217,9 +218,7 @@ impl<'a> Parser<'a> {
         // Take all that was meant as the name, so that `my-event` gives one error and not two.
         let rest = &self.cursor.text[lexeme.span.start..];
         let ends = |c: char| {
-            c.is_whitespace()
-                || "{}()[];,=\"'#".contains(c)
-                || (kind == Kind::Rule && c == ':')
+            c.is_whitespace() || "{}()[];,=\"'#".contains(c) || (kind == Kind::Rule && c == ':')
         };
         let end = lexeme.span.start
             + rest.find(ends).unwrap_or(rest.len()).max(lexeme.span.end - lexeme.span.start);

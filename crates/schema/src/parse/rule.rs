@@ -193,7 +193,9 @@ impl Parser<'_> {
         }
         let needs = match rule.form {
             Form::Followed { .. } if suffix.end.is_none() => Some("`within T` or `by the end`"),
-            Form::Preceded { .. } if suffix.start.is_none() => Some("`within T` or `from the start`"),
+            Form::Preceded { .. } if suffix.start.is_none() => {
+                Some("`within T` or `from the start`")
+            }
             _ => None,
         };
         if let Some(needs) = needs.filter(|_| suffix.within.is_none()) {

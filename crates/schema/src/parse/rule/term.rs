@@ -44,7 +44,11 @@ impl Parser<'_> {
     fn rule_condition(&mut self) -> Parse<Condition> {
         let open = self.cursor.next();
         if open.token != Token::OpenParen {
-            return Err(self.unexpected(open, "`(`", "write the condition in parentheses: `where (prio < 120)`"));
+            return Err(self.unexpected(
+                open,
+                "`(`",
+                "write the condition in parentheses: `where (prio < 120)`",
+            ));
         }
         let mut depth = 1;
         loop {
