@@ -85,7 +85,8 @@ const D: usize = 3;
 #[test]
 fn what_is_followed_in_time() {
     let rule = "every A(x) is followed by B(x) unless C(x) within 10 ns";
-    let log = [(1, A, 1, 0), (2, A, 2, 0), (3, A, 3, 0), (4, C, 3, 0), (11, B, 1, 0), (13, B, 2, 0)];
+    let log =
+        [(1, A, 1, 0), (2, A, 2, 0), (3, A, 3, 0), (4, C, 3, 0), (11, B, 1, 0), (13, B, 2, 0)];
     assert_eq!(found(&log, rule, 50), (vec![(Why::NotFollowed, vec![2])], 0));
     // The log ends before the time is over.
     assert_eq!(found(&[(45, A, 1, 0)], rule, 50), (vec![], 1));
@@ -108,7 +109,8 @@ fn what_is_preceded_in_time() {
 #[test]
 fn steps_and_their_repetition() {
     let rule = "A(x) -> B(x)* -> (C(x) | D(x))";
-    let right = [(1, A, 1, 0), (2, B, 1, 0), (3, B, 1, 0), (4, D, 1, 0), (5, A, 1, 0), (6, C, 1, 0)];
+    let right =
+        [(1, A, 1, 0), (2, B, 1, 0), (3, B, 1, 0), (4, D, 1, 0), (5, A, 1, 0), (6, C, 1, 0)];
     assert_eq!(found(&right, rule, 50), (vec![], 0));
     let wrong = [(1, A, 1, 0), (2, A, 1, 0), (3, C, 1, 0), (4, B, 1, 0), (5, B, 2, 0)];
     let expected = vec![(Why::WrongStep, vec![1, 2]), (Why::WrongStep, vec![3, 4])];
@@ -144,12 +146,12 @@ fn what_nests_does_not_cross() {
 fn locks_that_are_taken_in_a_circle() {
     let rule = "A(x, y) to B(x, y) keep one order";
     let pair = |time, thread, first, second| {
-        [(time, A, thread, first), (time + 1, A, thread, second), (time + 2, B, thread, second), (
-            time + 3,
-            B,
-            thread,
-            first,
-        )]
+        [
+            (time, A, thread, first),
+            (time + 1, A, thread, second),
+            (time + 2, B, thread, second),
+            (time + 3, B, thread, first),
+        ]
     };
     let log = [pair(1, 1, 1, 2), pair(5, 2, 2, 3), pair(9, 3, 3, 1), pair(13, 4, 1, 2)].concat();
     let circle = (Why::Circle, vec![9, 10, 1, 2, 5, 6]);
