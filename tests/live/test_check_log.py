@@ -82,9 +82,9 @@ def not_preceded(events, within) -> list[int]:
         key = (event.get("pid"), event["cpu"])
         if event["event"] == "SCHEDOUT":
             last_out[key] = event["time"]
-        elif event["event"] == "SCHEDIN" and event["time"] >= within:
-            if last_out.get(key, -(1 << 63)) < event["time"] - within:
-                wrong.append(event["time"])
+        # What is earlier may have had its event before the log.
+        elif event["event"] == "SCHEDIN" and last_out.get(key, 0) < event["time"] - within:
+            wrong.append(event["time"])
     return wrong
 
 
