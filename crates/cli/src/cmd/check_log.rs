@@ -10,12 +10,15 @@ use crate::messages;
 use crate::schema_file;
 use crate::terminal;
 use crate::text::open;
+use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
 use klogger_log::filter::FilterError;
 use klogger_log::merge::Selection;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
-use klogger_log::rules::{Checker, Log, Source, gaps};
+use klogger_log::rules::gaps::{self, Missing};
+use klogger_log::rules::tally::Tally;
+use klogger_log::rules::{Checker, Log, Source};
 use klogger_log::text::{escaped, escaped_lines};
 use klogger_schema::model::Rule;
 use klogger_schema::nearest::did_you_mean;
@@ -76,20 +79,17 @@ pub fn run(args: Args) -> Outcome {
     let known = chosen(known(&args, &reader)?, &args)?;
     let sources: Vec<Source> =
         known.iter().map(|k| Source { schema: k.schema.as_deref(), rule: &k.rule }).collect();
-    let missing = gaps::missing(&reader);
-    let span = reader.span();
-    let log = Log { preamble: reader.preamble(), start: span.0, missing: &missing };
+    let mut missing = gaps::missing(&reader);
     let most = args.max.min(SHOWN_MAX);
-    let mut checker = Checker::new(&sources, &log, most).map_err(refused)?;
-    let decoder = Decoder::new(&reader);
-    let mut processes = Processes::new(&reader);
-    let mut merge = reader.merge(&Selection::default());
-    while let Some(event) = merge.next() {
-        processes.see(&event);
-        checker.see(&event, &decoder, &processes);
+    let (mut tallies, damage) = pass(&reader, &sources, &missing, most)?;
+    if !damage.is_empty() {
+        // What is missing there was not known before.
+        let span = reader.span();
+        let of_damage = |d: &Damage| Missing { event: None, span: d.times.unwrap_or(span) };
+        missing.extend(damage.iter().map(of_damage));
+        tallies = pass(&reader, &sources, &missing, most)?.0;
     }
-    open::warn(&reader, merge.damage());
-    let tallies = checker.finish(span.1);
+    open::warn(&reader, &damage);
     let violated = tallies.iter().any(|tally| tally.violations > 0);
     let found = Found::new(&reader, &known, tallies, args.format)?;
     match args.format {
@@ -100,6 +100,25 @@ pub fn run(args: Args) -> Outcome {
         }
     }
     Ok(ExitCode::from(u8::from(violated)))
+}
+
+/// What was found about each rule, and the damage on the way.
+fn pass(
+    reader: &Reader,
+    sources: &[Source],
+    missing: &[Missing],
+    most: usize,
+) -> Result<(Vec<Tally>, Vec<Damage>), Failure> {
+    let (start, end) = reader.span();
+    let log = Log { preamble: reader.preamble(), start, missing };
+    let mut checker = Checker::new(sources, &log, most).map_err(refused)?;
+    let (decoder, mut processes) = (Decoder::new(reader), Processes::new(reader));
+    let mut merge = reader.merge(&Selection::default());
+    while let Some(event) = merge.next() {
+        processes.see(&event);
+        checker.see(&event, &decoder, &processes);
+    }
+    Ok((checker.finish(end), merge.damage().to_vec()))
 }
 
 fn refused(error: FilterError) -> Failure {

@@ -51,9 +51,12 @@ pub fn missing(reader: &Reader) -> Vec<Missing> {
     let lost = lost_records(reader);
     let exact = !lost.is_empty();
     let any = |span| Missing { event: None, span };
+    // These are at the end of what there is.
+    let at_end = [Key::RecorderKilled, Key::InFlight, Key::FileCut].map(|key| key.info().name);
+    let earliest = |e: &Entry| if at_end.contains(&e.key.as_str()) { whole.1 } else { whole.0 };
     let of_entry = |e: &Entry| Missing {
         event: e.event.clone(),
-        span: (e.from_ns.unwrap_or(whole.0), e.to_ns.unwrap_or(whole.1)),
+        span: (e.from_ns.unwrap_or(earliest(e)), e.to_ns.unwrap_or(whole.1)),
     };
     let ledger = reader.ledger(&[]);
     // Those of a ring of the kernel are what LOST records say, with the times of all of them.

@@ -107,7 +107,8 @@ impl Walk {
 
     fn begin(&mut self, hit: &Hit, tally: &mut Tally) -> u64 {
         let (known, now) = (hit.roles & self.first, hit.id.time);
-        match (known != 0, self.from_start && self.states.given_up == 0) {
+        let sure = self.from_start && self.states.given_up == 0;
+        match (known != 0, sure) {
             (true, true) => tally.kept(),
             // It may be a first step, or one before the log's start may have been.
             (true, false) => {}
@@ -117,7 +118,7 @@ impl Walk {
             (false, false) if self.from_start => tally.undecided.given_up += 1,
             (false, false) => tally.undecided.start += 1,
         }
-        if known != 0 && self.from_start { known } else { hit.roles }
+        if known != 0 && sure { known } else { hit.roles }
     }
 }
 
