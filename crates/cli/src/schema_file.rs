@@ -4,8 +4,9 @@
 use crate::failure::Failure;
 use crate::messages;
 use crate::shared_texts::included;
+use klogger_log::rules;
 use klogger_schema::model::Schema;
-use klogger_schema::{Diagnostic, Options, TEXT_MAX, parse};
+use klogger_schema::{Diagnostic, Options, Parsed, TEXT_MAX, parse};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -23,7 +24,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
         return Err(Failure::printed());
     }
     let options = Options { includes: whole.includes.clone(), ..options.clone() };
-    match parse(&file, &whole.text, &options) {
+    match parsed(&file, &whole.text, &options) {
         Ok(parsed) => {
             show(&parsed.warnings);
             Ok(parsed.schema)
@@ -32,6 +33,16 @@ pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
             show(&found);
             Err(Failure::printed())
         }
+    }
+}
+
+/// Parses a schema, and checks the conditions of its rules as well.
+pub fn parsed(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Diagnostic>> {
+    let parsed = parse(file, text, options)?;
+    let faults = rules::faults(&parsed.schema);
+    match faults.is_empty() {
+        true => Ok(parsed),
+        false => Err(parsed.warnings.into_iter().chain(faults).collect()),
     }
 }
 

@@ -26,6 +26,7 @@ pub mod preamble;
 pub mod process;
 pub mod reader;
 pub mod record;
+pub mod rules;
 pub mod scan;
 mod source;
 pub mod stacks;

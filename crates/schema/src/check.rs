@@ -5,6 +5,7 @@
 mod decode;
 mod included;
 mod probes;
+mod rules;
 mod states;
 
 use crate::Options;
@@ -31,6 +32,9 @@ const PARAMETERS_MAX: usize = 100;
 /// States of one schema at most.
 const STATES_MAX: usize = 50;
 
+/// Rules of one schema at most.
+const RULES_MAX: usize = 100;
+
 /// Completes the draft in place, and reports what is wrong with it.
 pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     let mut found = Vec::new();
@@ -56,6 +60,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     check_c(draft, &mut found);
     check_places(draft, &mut found);
     states::check(draft, &mut found);
+    rules::check(draft, options, &mut found);
     included::check(draft, options, &mut found);
     unique_targets(&draft.probes, &mut found);
     if !options.builtin {
@@ -76,8 +81,9 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
     let parameter =
         draft.parameters.get(PARAMETERS_MAX).map(|p| (p.span, PARAMETERS_MAX, "parameters"));
     let state = draft.states.get(STATES_MAX).map(|(s, _)| (s.span, STATES_MAX, "states"));
+    let rule = draft.rules.get(RULES_MAX).map(|r| (r.span, RULES_MAX, "rules"));
     for (span, most, what) in
-        [event, table, probe, slice, line, parameter, state].into_iter().flatten()
+        [event, table, probe, slice, line, parameter, state, rule].into_iter().flatten()
     {
         let message = format!("more than {most} {what}");
         found.push(

@@ -50,6 +50,8 @@ pub struct Options {
     pub builtin: bool,
     /// Where parts of the text are from, if it was made by [`include::whole`].
     pub includes: Includes,
+    /// Its rules are about events of a log, which it need not declare.
+    pub rules_apart: bool,
 }
 
 /// A schema without errors.
@@ -93,6 +95,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Di
         parameters: draft.parameters,
         modules: draft.modules,
         states: draft.states.into_iter().map(|(state, _)| state).collect(),
+        rules: draft.rules,
         arch: draft.arch.into_iter().map(|(arch, _)| arch).collect(),
     };
     Ok(Parsed { schema, warnings: found })

@@ -8,6 +8,7 @@ mod arch;
 mod module;
 mod parameter;
 mod poll;
+mod rule;
 mod state;
 
 pub use crate::attach_points::ProbeKind;
@@ -18,6 +19,7 @@ pub use arch::{Arch, Counter};
 pub use module::Module;
 pub use parameter::Parameter;
 pub use poll::{Poll, Source};
+pub use rule::{Condition, Form, Path, Rule, Term};
 pub use state::{Entries, Key, State};
 
 use crate::layout::STRING_MAX;
@@ -54,6 +56,7 @@ pub struct Schema {
     /// Modules of the kernel that it needs, in the order of their declaration.
     pub modules: Vec<Module>,
     pub states: Vec<State>,
+    pub rules: Vec<Rule>,
     /// `arch NAME { counter0 event }`: what counters count, as in the paper.
     pub arch: Vec<Arch>,
 }

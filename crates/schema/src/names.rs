@@ -25,6 +25,7 @@ pub enum Kind {
     Line,
     Parameter,
     State,
+    Rule,
 }
 
 impl Kind {
@@ -39,6 +40,7 @@ impl Kind {
             Kind::Line => "line",
             Kind::Parameter => "parameter",
             Kind::State => "state",
+            Kind::Rule => "rule",
         }
     }
 }
@@ -83,7 +85,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
         ));
     }
     match kind {
-        Kind::Arch | Kind::Slice | Kind::Line => return None,
+        Kind::Arch | Kind::Slice | Kind::Line | Kind::Rule => return None,
         Kind::Table => {
             return DECODES
                 .iter()
@@ -127,7 +129,8 @@ fn article(kind: Kind) -> &'static str {
         | Kind::Slice
         | Kind::Line
         | Kind::Parameter
-        | Kind::State => "a",
+        | Kind::State
+        | Kind::Rule => "a",
     }
 }
 

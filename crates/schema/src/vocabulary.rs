@@ -5,7 +5,7 @@
 use crate::model::{Decode, Place, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 15] = [
+pub const DECLARATIONS: [&str; 16] = [
     "schema",
     "event",
     "probe",
@@ -17,6 +17,7 @@ pub const DECLARATIONS: [&str; 15] = [
     "context",
     "slice",
     "line",
+    "rule",
     "parameter",
     "state",
     "include",

@@ -10,14 +10,14 @@ use crate::diagnostics::{count, render, tally};
 use crate::external;
 use crate::failure::Failure;
 use crate::messages;
-use crate::schema_file::read;
+use crate::schema_file::{parsed, read};
 use crate::schemata::{self, Opinion, Place};
 use crate::shared_texts::included;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
 use klogger_schema::include::{Includes, Whole};
 use klogger_schema::model::{Schema, Span};
-use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
+use klogger_schema::{Diagnostic, Options, Parsed, Severity};
 use klogger_toolchain::compiled_schema::Plan;
 use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
@@ -163,11 +163,11 @@ fn check(path: &Path, kernel: Kernel, loader: Option<&mut Loader>) -> Checked {
     };
     let Whole { text, includes, found } = included(&file, &text);
     let options = Options { includes: includes.clone(), ..Options::default() };
-    let parsed = match found.is_empty() {
-        true => parse(&file, &text, &options),
+    let result = match found.is_empty() {
+        true => parsed(&file, &text, &options),
         false => Err(found),
     };
-    match parsed {
+    match result {
         Ok(parsed) => Checked { includes, ..second_opinion(file, text, parsed, kernel, loader) },
         Err(diagnostics) => Checked { file, text, includes, diagnostics, ..Checked::default() },
     }
@@ -200,6 +200,9 @@ fn second_opinion(
     let loaded = loader.is_some_and(|loader| loader.load(&schema, &mut opinion));
     let mut summary =
         format!("{}, {}", count(schema.events.len(), "event"), count(schema.probes.len(), "probe"));
+    if !schema.rules.is_empty() {
+        summary += &format!(", {}", count(schema.rules.len(), "rule"));
+    }
     if loaded {
         summary += ", loaded";
     }

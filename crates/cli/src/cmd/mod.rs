@@ -4,6 +4,7 @@
 pub mod build;
 pub mod cat;
 pub mod check;
+pub mod check_log;
 pub mod control;
 pub mod export;
 pub mod generate;
@@ -51,6 +52,7 @@ pub enum Command {
     Places(places::Args),
     Tracepoints(tracepoints::Args),
     Check(check::Args),
+    CheckLog(check_log::Args),
     New(new::Args),
     Info(info::Args),
     Cat(cat::Args),
@@ -79,6 +81,7 @@ impl Command {
         match self {
             Command::Info(args) => args.is_text(),
             Command::Cat(args) => args.is_text(),
+            Command::CheckLog(args) => args.is_text(),
             Command::List(args) => args.is_text(),
             Command::Show(args) => args.is_text(),
             Command::Places(args) => args.is_text(),
@@ -102,6 +105,7 @@ impl Command {
             Command::Places(args) => places::run(args),
             Command::Tracepoints(args) => tracepoints::run(args),
             Command::Check(args) => check::run(args),
+            Command::CheckLog(args) => check_log::run(args),
             Command::New(args) => new::run(args),
             Command::Info(args) => info::run(args),
             Command::Cat(args) => cat::run(args),

@@ -83,6 +83,7 @@ pub fn run(args: Args) -> Outcome {
             print_parameters(&schema);
             print_modules(&schema);
             states::print(&schema);
+            print_rules(&schema);
             print_probes(&schema, &opinion);
         }
         Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
@@ -124,6 +125,13 @@ fn show_engine(
         println!("\n==> {} <==\n{}", text.name, text.text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_rules(schema: &Schema) {
+    for rule in &schema.rules {
+        println!("\nrule {}: {}", rule.name, rule.text);
+        rule.doc.iter().for_each(|doc| println!("    {doc}"));
+    }
 }
 
 /// What is not known of the probes.

@@ -15,6 +15,7 @@ mod module;
 mod parameter;
 mod poll;
 mod probe;
+mod rule;
 mod slice;
 mod state;
 mod table;
@@ -25,7 +26,8 @@ use crate::Options;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
 use crate::model::{
-    Arch, CBlock, Context, Decoding, Event, Line, Module, Parameter, Probe, Slice, Span, State,
+    Arch, CBlock, Context, Decoding, Event, Line, Module, Parameter, Probe, Rule, Slice, Span,
+    State,
 };
 use crate::names::{self, Kind, shorten};
 use crate::nearest::did_you_mean;
@@ -62,6 +64,7 @@ pub struct Draft {
     pub modules: Vec<Module>,
     /// Each with the position of its number of entries.
     pub states: Vec<(State, Span)>,
+    pub rules: Vec<Rule>,
     /// For all events.
     pub contexts: Vec<(Context, Span)>,
     /// Something was left out, so that missing declarations cannot be reported.
@@ -152,6 +155,7 @@ impl<'a> Parser<'a> {
             Some("parameter") => self.parameter(),
             Some("module") => self.module(),
             Some("state") => self.state(),
+            Some("rule") => self.rule(),
             Some("include") => Err(self.cannot_include(lexeme.span)),
             Some("context") => {
                 let found = self.contexts(false)?;
@@ -213,7 +217,9 @@ impl<'a> Parser<'a> {
         }
         // Take all that was meant as the name, so that `my-event` gives one error and not two.
         let rest = &self.cursor.text[lexeme.span.start..];
-        let ends = |c: char| c.is_whitespace() || "{}()[];,=\"'#".contains(c);
+        let ends = |c: char| {
+            c.is_whitespace() || "{}()[];,=\"'#".contains(c) || (kind == Kind::Rule && c == ':')
+        };
         let end = lexeme.span.start
             + rest.find(ends).unwrap_or(rest.len()).max(lexeme.span.end - lexeme.span.start);
         let span = Span { start: lexeme.span.start, end };
@@ -373,5 +379,5 @@ fn next_line(text: &str, from: usize) -> usize {
 
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
-     `slice`, `line`, `parameter`, `state`, `include`, `module`, `code` or `arch`"
+     `slice`, `line`, `rule`, `parameter`, `state`, `include`, `module`, `code` or `arch`"
 }

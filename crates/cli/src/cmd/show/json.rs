@@ -5,7 +5,7 @@ use super::states;
 use crate::schemata::Opinion;
 use klogger_schema::Severity;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Module, Probe, Schema, Target};
+use klogger_schema::model::{Module, Probe, Rule, Schema, Target};
 use klogger_toolchain::compiled_schema::Plan;
 use serde_json::{Value, json};
 
@@ -58,6 +58,7 @@ pub fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> V
     let refused =
         opinion.found.iter().find(|d| d.severity == Severity::Error).map(|d| d.message.clone());
     let module = |m: &Module| json!({ "name": m.name, "optional": m.optional });
+    let rule = |r: &Rule| json!({ "name": r.name, "doc": r.doc, "text": r.text });
     let modules: Vec<Value> = schema.modules.iter().map(module).collect();
     json!({
         "schema": schema.name,
@@ -70,6 +71,7 @@ pub fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> V
         "parameters": schema.parameters,
         "modules": modules,
         "states": schema.states.iter().map(|s| states::json(schema, s)).collect::<Vec<_>>(),
+        "rules": schema.rules.iter().map(rule).collect::<Vec<_>>(),
         "probes": probes,
         "refused": refused,
         "kernel_error": opinion.unchecked,
