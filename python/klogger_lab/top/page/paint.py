@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""From a frame to what the page shows: HTML in which all names are escaped, and pictures as the
+report has them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from klogger import findings
+from klogger.analysis import Analysis
+from klogger.drawing import NOBODY, ON_PAGE, Palette
+from klogger.executor import Result
+from klogger.pictures import draw
+from klogger.sections import section_of
+from klogger.units import plain, printable
+from klogger_lab.top.page.steady import steady
+
+# Colours of more names than these begin anew: programs come and go for hours.
+NAMES_MAX = 500
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A frame in the words of the page. `facts`: of the status line; `losses`: what is missing, and
+    why; `notes`: what else the reader should know, as why there is no answer yet.
+    """
+
+    title: str
+    facts: Sequence[str]
+    results: Sequence[Result]
+    losses: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass
+class Painter:
+    """Keeps colours and axes from one frame to the next. `menu`: all that can be chosen."""
+
+    menu: Sequence[Analysis]
+    palette: Palette = field(default_factory=Palette)
+    before: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def paint(self, shown: Shown) -> bytes:
+        """One line of JSON, for all browsers."""
+        if sum(map(len, self.palette.known.values())) > NAMES_MAX:
+            self.palette = Palette()
+        sections = [self.section(result) for result in shown.results]
+        page = {
+            "title": printable(shown.title),
+            "facts": [printable(fact) for fact in shown.facts],
+            "losses": [printable(line) for line in shown.losses],
+            "notes": [printable(line) for line in shown.notes],
+            "findings": [
+                {"text": printable(f.text), "analysis": f.analysis}
+                for f in findings.first(shown.results)
+            ],
+            "menu": [
+                {"name": one.name, "title": printable(one.title or one.name)} for one in self.menu
+            ],
+            "sections": sections,
+        }
+        return json.dumps(plain(page), ensure_ascii=False, separators=(",", ":")).encode()
+
+    def section(self, result: Result) -> dict[str, Any]:
+        name = result.analysis.name
+        spec = draw(result, self.palette, ON_PAGE, width="container", subjects=NOBODY)
+        rows = None
+        if spec is not None:
+            self.before[name] = spec = steady(spec, self.before.get(name))
+            rows = spec.pop("datasets")["rows"]
+        return {
+            "name": name,
+            "html": section_of(result, name if spec is not None else "", NOBODY),
+            "spec": spec,
+            "rows": rows,
+        }
