@@ -6,7 +6,7 @@ is kept: a slow reader misses some, and nobody waits for it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,9 +22,12 @@ class Sent:
 
 @dataclass
 class Hub:
-    """`first`: the analyses that are run until somebody has chosen others."""
+    """`first`: the analyses of those who have not chosen any; `changes` is called when somebody
+    comes, who may want others.
+    """
 
     first: tuple[str, ...] = ()
+    changes: Callable[[], None] = lambda: None
     newest: Sent = field(default_factory=Sent)
     readers: dict[int, tuple[str, ...]] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -49,7 +52,7 @@ class Hub:
             self.last_reader += 1
             number = self.last_reader
             self.readers[number] = wanted
-            self.changed.notify_all()
+        self.changes()
         try:
             yield
         finally:

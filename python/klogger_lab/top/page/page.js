@@ -42,10 +42,7 @@ class Picture {
 
   async draw(spec, rows) {
     const key = JSON.stringify(spec);
-    if (key === this.key) {
-      const change = vega.changeset().remove(() => true).insert(rows);
-      return this.view.change("rows", change).runAsync();
-    }
+    if (key === this.key) return this.view.data("rows", rows).runAsync();
     const next = element("div", { className: this.view ? "next" : "" });
     this.place.append(next);
     const { view } = await vegaEmbed(next, { ...spec, datasets: { rows } }, EMBED);
@@ -229,7 +226,8 @@ class Page {
     lines(document.getElementById("top-notes"), frame.notes, "p", "warning");
     this.showFindings(frame.findings);
     this.showMenu(frame);
-    this.showSections(frame.sections.filter((one) => !this.chosen || this.chosen.has(one.name)));
+    const chosen = this.chosen ?? new Set(frame.first);
+    this.showSections(frame.sections.filter((one) => chosen.has(one.name)));
     this.frames += 1;
     this.tick();
   }
@@ -242,7 +240,6 @@ class Page {
     }));
   }
 
-  // What is shown now is chosen, until the reader says otherwise.
   showMenu(frame) {
     const menu = document.getElementById("top-menu");
     menu.hidden = !frame.menu.length;
@@ -258,12 +255,8 @@ class Page {
         menu.append(label);
       }
     }
-    if (this.chosen) return this.check(this.chosen);
-    this.check(new Set(frame.sections.map((one) => one.name)));
-  }
-
-  check(chosen) {
-    for (const box of document.querySelectorAll("#top-menu input")) box.checked = chosen.has(box.value);
+    const chosen = this.chosen ?? new Set(frame.first);
+    for (const box of menu.querySelectorAll("input")) box.checked = chosen.has(box.value);
   }
 
   choose() {
