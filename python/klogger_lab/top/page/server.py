@@ -86,9 +86,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        token, _, name = path.removeprefix("/").partition("/")
+        token, slash, name = path.removeprefix("/").partition("/")
         if not self.may(token):
             self.send_error(HTTPStatus.FORBIDDEN)
+        elif not slash:
+            # What the page loads is found beside it.
+            self.head(HTTPStatus.FOUND, "text/plain")
+            self.send_header("Location", f"/{self.server.token}/")
+            self.end_headers()
         elif name == "events":
             try:
                 asked = parse_qs(query, max_num_fields=CHOSEN_MAX)
