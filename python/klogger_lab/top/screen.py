@@ -43,7 +43,7 @@ class Top(App[None]):
     TITLE = "klogger top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #head { height: 3; }
+    #head { height: 3; text-wrap: nowrap; text-overflow: ellipsis; }
     #said { height: auto; max-height: 6; }
     #table { height: 1fr; }
     #figure { height: 1fr; display: none; overflow: auto; }
@@ -172,13 +172,16 @@ class Top(App[None]):
     def head(self) -> Text:
         frame = self.frame
         if frame is None:
-            return Text(f"{self.about}\nwaiting for the first events ...", no_wrap=True)
+            return Text(f"{self.about}\nwaiting for the first events ...")
         missing = f"{frame.lost:,} missing" if frame.lost else "none missing"
         short = " (memory holds no more)" if frame.short else ""
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"{self.about}  ", style="bold")
-        text.append(state_of(frame, self.paused), style="reverse")
-        text.append(f"\nlast {frame.seconds:.3g} s{short}  {frame.rate:,.0f} events/s  ")
+        text = Text(f"{self.about}\n")
+        text.stylize("bold")
+        state = "paused" if self.paused and frame.state == "running" else frame.state
+        if state != "running":
+            text.append(state, style="reverse")
+            text.append("  ")
+        text.append(f"last {frame.seconds:.3g} s{short}  {frame.rate:,.0f} events/s  ")
         text.append(missing, style="bold red" if frame.lost else "")
         text.append(f"\nklogger needs {frame.cost.share:.1%} of a CPU; {frame.cost.said()}")
         return text
@@ -319,17 +322,12 @@ def aligned(text: str, column: Column) -> Text:
     return Text(text, justify="right" if rows.is_number(column) and not column.bar else "left")
 
 
-def state_of(frame: Frame, paused: bool) -> str:
-    if frame.state != "running":
-        return printable(frame.reason)
-    return "paused" if paused else printable(frame.reason)
-
-
 def said(frame: Frame, name: str, words: str) -> Text:
     """What the analysis asks and finds; why there is no answer; and what is missing."""
     text = Text(no_wrap=False, overflow="fold")
     result = frame.result(name)
     lines: list[tuple[str, str]] = [(note, "yellow") for note in frame.notes[-2:]]
+    lines += [(frame.reason, "yellow")] if frame.reason else []
     lines += [(f"! {line}", "yellow") for line in frame.ledger.losses()[:2]]
     if result is not None:
         lines.append((result.analysis.question, "bold"))
