@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """How often the screen may change: all that `klogger top` does is to stay below 10 % of one CPU.
 
-The recorder works all the time, the rest only for a frame. What the recorder leaves of the budget is
-for the frames: the more one costs, the longer is the time to the next.
+The recorder works all the time, the rest only for a frame. What the recorder leaves of the budget
+is for the frames: the more one costs, the longer is the time to the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST = 300.0
 
 @dataclass(frozen=True)
 class Cost:
-    """`share`: of one CPU, of the recorder and the frames since the start; `recorder`: of the
+    """`share`: of one CPU, of the recorder and the frames since the first one; `recorder`: of the
     recorder alone, in the last interval; `frame`: CPU seconds of a frame; `every`: seconds from one
     frame to the next.
     """
@@ -59,7 +59,8 @@ class Meter:
     ) -> None:
         self.every = every
         self.recorder, self.own, self.clock = recorder, own, clock
-        self.first = self.last = (clock(), recorder(), own())
+        self.last = (clock(), recorder(), own())
+        self.first: tuple[float, float, float] | None = None
         self.frame: float | None = None
         self.cost = Cost(0.0, 0.0, 0.0, every, stretched=False)
 
@@ -79,10 +80,13 @@ class Meter:
         spent = max(now[2] - self.last[2], 0.0)
         self.frame = spent if self.frame is None else KEPT * self.frame + (1 - KEPT) * spent
         self.last = now
+        if self.first is None:
+            # What is loaded for the first frame is not loaded again.
+            self.first = now
         left = max(BUDGET - recorder, LEAST)
         wanted = min(self.frame / left, LONGEST)
-        since = max(now[0] - self.first[0], 1e-3)
-        share = (now[1] - self.first[1] + now[2] - self.first[2]) / since
+        since = now[0] - self.first[0]
+        share = (now[1] - self.first[1] + now[2] - self.first[2]) / since if since else recorder
         stretched = wanted > self.every
         self.cost = Cost(share, recorder, self.frame, max(wanted, self.every), stretched)
         return self.cost

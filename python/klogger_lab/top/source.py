@@ -66,6 +66,8 @@ class Source:
         self.folder = folder
         self.number = 0
         self.code_file = folder / "code"
+        # Before anything is logged: what is asked for has all.
+        self.begun = time.monotonic()
         self.recorder = Recorder(
             [
                 *plan.options, "--snapshots", "--snapshot-before", f"{plan.window:g}s",
@@ -84,7 +86,6 @@ class Source:
         except BaseException:
             self.end()
             raise
-        self.begun = time.monotonic()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -103,7 +104,7 @@ class Source:
         self.recorder.stop()
 
     def seconds(self) -> float:
-        """Since everything was attached."""
+        """Since the recorder was started."""
         return time.monotonic() - self.begun
 
     def runs(self) -> bool:

@@ -45,6 +45,14 @@ LOOK = 0.05
 FAILURES = 5
 
 
+# Ledger entry of every snapshot, which says that it is one.
+OF_SNAPSHOTS = "snapshot"
+
+
+def own_ledger(log: Log) -> Ledger:
+    return Ledger([kind for kind in ledger.read(log).kinds if kind.key != OF_SNAPSHOTS])
+
+
 @dataclass(frozen=True)
 class Frame:
     """What is to be shown. `state` says how it stands with the recording:
@@ -108,7 +116,7 @@ class Window:
         self.number = self.failures = 0
         self.last: Frame | None = None
         self.analyses: list[Analysis] = []
-        self.wanted = threading.Event()
+        self.wanted, self.paused = threading.Event(), threading.Event()
         # Of the open log, which frames replace and `behind` asks.
         self.lock = threading.Lock()
         self.log: Log | None = None
@@ -134,13 +142,18 @@ class Window:
             self.chosen = name
             self.wanted.set()
 
+    def pause(self, paused: bool) -> None:
+        """No new seconds meanwhile; other analyses of those that are shown can be chosen."""
+        (self.paused.set if paused else self.paused.clear)()
+
     def frames(self, stop: threading.Event) -> Iterator[Frame]:
         """A frame as often as the budget allows, until the recording has ended or `stop` is set."""
         due = time.monotonic() + min(self.every, 1.0)
         while not stop.is_set():
             again = self.wanted.is_set() and self.last is not None
             over = self.is_over()
-            if time.monotonic() < due and not again and not over:
+            early = time.monotonic() < due and not over
+            if not again and (early or self.paused.is_set()):
                 stop.wait(LOOK)
                 continue
             self.wanted.clear()
@@ -175,7 +188,9 @@ class Window:
             self.failures += 1
             if self.source.runs() and self.failures < FAILURES and code is None:
                 return self.unchanged("running", str(failure))
-            return self.ended() if not self.source.runs() else self.unchanged("failed", str(failure))
+            if not self.source.runs():
+                return self.ended()
+            return self.unchanged("failed", str(failure))
         self.open(taken)
         if code is not None:
             return self.made("ended", f"the command has ended with exit code {code}")
@@ -211,13 +226,14 @@ class Window:
         with self.lock:
             assert self.log is not None and self.session is not None and self.taken is not None
             results = [self.answer(self.session, one) for one in self.to_run()]
-            found = ledger.read(self.log)
+            found = own_ledger(self.log)
         lost = sum(kind.count for kind in found.kinds if kind.severity in ("loss", "error"))
         self.number += 1
+        cost = cost or self.meter.frame_made()
         self.last = Frame(
             self.number, time.time(), self.plan.window, self.taken.seconds, self.taken.events, lost,
-            self.taken.short, cost or self.meter.frame_made(), state, reason, found, self.source.notes(),
-            self.analyses, results,
+            self.taken.short, cost, state, reason, found, self.source.notes(), self.analyses,
+            results,
         )  # fmt: skip
         return self.last
 
