@@ -251,9 +251,8 @@ def test_too_many_connections_are_closed_at_once(server: Server, hub: Hub) -> No
     readers = [events(server) for _ in range(CONNECTIONS_MAX)]
     try:
         wait(lambda: len(hub.readers) == CONNECTIONS_MAX)
-        with connect(server) as late:
-            with contextlib.suppress(ConnectionResetError):
-                assert late.recv(1) == b""
+        with connect(server) as late, contextlib.suppress(ConnectionResetError):
+            assert late.recv(1) == b""
         hub.publish(b"{}")
         for reader in readers:
             until(reader, b"event: frame\ndata: {}\n\n")

@@ -33,6 +33,7 @@ examples:
   klogger top -s futex --analysis locks -- ./server
   klogger top --window 30s --every 5s -a
   klogger top -a --once --format json    one window, for scripts
+  klogger top -a --html                  a page with pictures, for a browser
 
 keys: left and right or 1 to 9 choose an analysis, up and down a row, Enter shows the events behind
 it; s and S sort, / filters, space pauses, v shows the picture, ? lists all keys, q ends.
@@ -82,6 +83,13 @@ def parser() -> argparse.ArgumentParser:
         "--format", choices=["text", "json"], default="text",
         help="with --once: format of the answers (text)",
     )  # fmt: skip
+    found.add_argument(
+        "--html", action="store_true",
+        help="show it as a page with pictures, for browsers on this machine, instead of here",
+    )  # fmt: skip
+    found.add_argument(
+        "--port", metavar="N", type=int, help="with --html: listen on this port (a free one)"
+    )
     add_common(found)
     return found
 
@@ -99,6 +107,8 @@ def top(args: argparse.Namespace, command: list[str]) -> int:
     plan = Plan(scope(args), tuple(command), args.window, output_of(args))
     if args.once:
         return once(args, plan)
+    if args.html:
+        return page(args, plan, title(args, command))
     from klogger_lab.top import screen
 
     with stoppable():
@@ -129,7 +139,11 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
             f"cannot run '{command[0]}': there is no such command",
             help="give its path, or check its spelling and the PATH",
         )
-    if not args.once:
+    if args.html and args.once:
+        raise Failure("--html and --once contradict each other", help="give one of them")
+    if args.port is not None and not args.html:
+        raise Failure("--port is for the page", help="klogger top --html --port N")
+    if not (args.once or args.html):
         check_terminal()
 
 
@@ -190,6 +204,20 @@ def once(args: argparse.Namespace, plan: Plan) -> int:
     for note in frame.notes:
         complain(note)
     return 2 if any(r.status == "failed" for r in frame.results) else 0
+
+
+def page(args: argparse.Namespace, plan: Plan, what: str) -> int:
+    """Until Ctrl-C, or until the terminal is gone."""
+    from klogger_lab.top.page import live
+
+    with stoppable():
+        live.serve(plan, args.every, args.analysis, what, args.port or 0, say_address)
+    return 0
+
+
+def say_address(url: str) -> None:
+    print(url, flush=True)
+    complain("the page is for browsers on this machine that have this address; Ctrl-C ends it")
 
 
 def print_frame(frame: Frame) -> None:

@@ -24,8 +24,9 @@ LOOK = 0.1
 
 
 class Chosen(Window):
-    """A window whose analyses are those that the browsers want. Names that there are none of, from
-    the address of a page, are left out.
+    """A window whose analyses are those that the browsers want; before they want any, the one that
+    was chosen, or the first few. Names that there are none of, from the address of a page, are left
+    out.
     """
 
     def __init__(
@@ -36,22 +37,30 @@ class Chosen(Window):
 
     def to_run(self) -> list[Analysis]:
         if not self.hub.first:
-            self.hub.first = tuple(one.name for one in self.analyses[:FIRST])
+            first = super().to_run() if self.chosen else self.analyses[:FIRST]
+            self.hub.first = tuple(one.name for one in first)
         names = {*self.hub.wanted()}
         return [one for one in self.analyses if one.name in names]
 
 
 def serve(
-    window: Chosen, title: str, port: int, say: Callable[[str], None], stop: threading.Event
+    plan: Plan,
+    every: float,
+    analysis: str | None,
+    title: str,
+    port: int,
+    say: Callable[[str], None],
+    stop: threading.Event | None = None,
 ) -> None:
-    """Until `stop`. `say` gets the address when there is something to see. The window is entered
-    already; a recording that ends stays on the page.
+    """Until `stop`, or until a signal ends it. `say` gets the address when the recorder runs. The
+    last frame of a recording that has ended stays on the page.
     """
-    hub = window.hub
-    with Server(hub, port) as server:
+    hub, painter, stop = Hub(), Painter(), stop or threading.Event()
+    # A port that is taken is known before anything is recorded.
+    with Server(hub, port) as server, Chosen(plan, hub, every) as window:
+        window.choose(analysis)
         hub.changes = window.wanted.set
         say(server.url)
-        painter = Painter()
         for frame in window.frames(stop):
             hub.publish(painter.paint(shown(frame, title, hub.first)))
             while not (stop.is_set() or hub.is_watched() or window.is_over()):
