@@ -72,6 +72,19 @@ class Result:
     # Why it has failed, if it could be run at all.
     failure: Failure | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """As `klogger report --format json` has it (docs/json.md)."""
+        one = self.analysis
+        return {
+            "name": one.name, "schema": one.schema, "title": one.title,
+            "question": one.question, "status": self.status, "reason": self.reason,
+            "findings": self.findings, "weights": self.weights, "warnings": self.warnings,
+            "notes": one.notes,
+            "columns": {n: {"unit": c.unit, "doc": c.doc} for n, c in one.columns.items()},
+            "table": self.table.records(), "rows_left_out": self.table.left_out,
+            "picture": self.points.records(),
+        }  # fmt: skip
+
 
 def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
     """The analyses of a log, or those that are named."""

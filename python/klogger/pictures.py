@@ -54,10 +54,13 @@ def draw(
     theme: Theme,
     width: int | str = WIDTH,
     subjects: Subjects | None = None,
+    *,
+    checked: bool = True,
 ) -> dict[str, Any] | None:
     """The specification of an answer's picture, or None if it has none.
 
     With `subjects` it is for a page: the reader can zoom, and threads or programs can be selected.
+    `checked`: whether Altair compares it with its schema, which takes half of the time.
     """
     picture = result.analysis.picture
     if picture is None or result.status != "answer" or not result.points.rows:
@@ -75,7 +78,7 @@ def draw(
     if not drawing.records:
         # Nothing is left: a logarithmic axis has no 0.
         return None
-    spec: dict[str, Any] = configure(chart, theme).to_dict()
+    spec: dict[str, Any] = configure(chart, theme).to_dict(validate=checked)
     spec["datasets"] = {DATA.name: drawing.records}
     if picture.kind == "matrix" and (narrow := FIELD_WIDTH * len(drawing.values("x"))) < WIDTH:
         width = narrow

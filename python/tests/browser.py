@@ -134,6 +134,9 @@ class Browser:
             time.sleep(0.05)
 
     def open(self, page: Path, width: int = 1100, height: int = 900) -> None:
+        self.visit(page.absolute().as_uri(), width, height)
+
+    def size(self, width: int, height: int) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -141,7 +144,10 @@ class Browser:
             deviceScaleFactor=1,
             mobile=False,
         )
-        self.call("Page.navigate", url=page.absolute().as_uri())
+
+    def visit(self, url: str, width: int, height: int) -> None:
+        self.size(width, height)
+        self.call("Page.navigate", url=url)
         self.wait("window.klogger !== undefined")
         self.settle()
 

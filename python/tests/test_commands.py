@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from klogger.cli import analysis, compare, report, sql
-from klogger_lab.cli import bench, guest, stopwatch, study, watch
+from klogger_lab.cli import bench, guest, stopwatch, study, top, watch
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "python" / "commands.json"
@@ -29,6 +29,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "compare": compare.parser,
     "stopwatch": stopwatch.parser,
     "watch": watch.parser,
+    "top": top.parser,
     "study": study.parser,
     "bench": bench.parser,
     "guest": guest.parser,

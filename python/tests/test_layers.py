@@ -46,7 +46,7 @@ UPWARDS = {
 }
 # The same of `klogger_lab`. Those in the middle know nothing of each other.
 COMMON = {"recorder", "tracefs", "machine", "build", "signals"}
-EXPERIMENTS = {"bench", "guest", "stopwatch", "study", "watch"}
+EXPERIMENTS = {"bench", "guest", "stopwatch", "study", "top", "watch"}
 # One program that ends as another does: `klogger stopwatch --html` is the report's page.
 PROGRAMS_OF_PROGRAMS = {("klogger_lab.cli.stopwatch", "klogger.cli.report")}
 
@@ -143,14 +143,17 @@ def test_the_parts_of_a_comparison_are_its_own() -> None:
 
 
 def test_two_modules_lay_out_what_a_terminal_shows() -> None:
-    """Tables, colours and widths; what they are made of is rich's."""
+    """Tables, colours and widths; what they are made of is rich's. The screen of `klogger top` is
+    textual's, which takes rich's texts.
+    """
     users = {
         dotted(file)
         for package in ("klogger", "klogger_lab")
         for file in modules(package)
         if any(m.split(".")[0] == "rich" for m, _ in imported(file)) or "\\x1b[" in file.read_text()
     }
-    assert users == {"klogger.tables", "klogger.terminal"}
+    screen = {"klogger_lab.top.panels", "klogger_lab.top.screen"}
+    assert users == {"klogger.tables", "klogger.terminal"} | screen
 
 
 def test_analyses_know_nothing_of_experiments() -> None:

@@ -226,20 +226,7 @@ def as_json(done: Report) -> dict[str, object]:
         "ledger": head.ledger.as_json(),
         "findings": [dataclasses.asdict(f) for f in findings.first(results)],
         "written": [str(path) for path in done.written],
-        "analyses": [
-            {
-                "name": r.analysis.name, "schema": r.analysis.schema, "title": r.analysis.title,
-                "question": r.analysis.question, "status": r.status, "reason": r.reason,
-                "findings": r.findings, "weights": r.weights, "warnings": r.warnings,
-                "notes": r.analysis.notes,
-                "columns": {
-                    n: {"unit": c.unit, "doc": c.doc} for n, c in r.analysis.columns.items()
-                },
-                "table": r.table.records(), "rows_left_out": r.table.left_out,
-                "picture": r.points.records(),
-            }
-            for r in results
-        ],
+        "analyses": [r.as_json() for r in results],
     }  # fmt: skip
 
 
