@@ -36,8 +36,10 @@ def started(klogger, *words, **more) -> subprocess.Popen:
 
 
 def finish(process) -> tuple[int, bytes, str]:
-    out, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, out, (err or b"").decode()
+    """Its exit code, and what it has printed that has not been read."""
+    out, err = (b"" if stream is None or stream.closed else stream.read()
+                for stream in (process.stdout, process.stderr))  # fmt: skip
+    return process.wait(timeout=PATIENCE), out, err.decode()
 
 
 def events(lines: bytes, *names) -> list[dict]:

@@ -3,6 +3,7 @@
 time; and it ends as the recording ends, whatever that is like.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,18 @@ import time
 
 import pytest
 from disturbed import Quiet
-from following import FLOOD, PATIENCE, Gate, end, events, finish, has_begun, locked, started, wait_for
+from following import (
+    FLOOD,
+    PATIENCE,
+    Gate,
+    end,
+    events,
+    finish,
+    has_begun,
+    locked,
+    started,
+    wait_for,
+)
 
 HITS = ("FLOOD", "FLOOD_WIDE")
 
@@ -48,7 +60,9 @@ def cat(recorder, log, *words) -> bytes:
     return done.stdout
 
 
-def test_each_event_comes_once_in_the_order_of_time(record, follow, recorder, workloads, clean_kernel):
+def test_each_event_comes_once_in_the_order_of_time(
+    record, follow, recorder, workloads, clean_kernel
+):
     hits = 20_000
     process, log = record(workloads / "steady", hits, 10_000, options=("-a",))
     printed = follow(log, "--format", "json")
@@ -89,13 +103,12 @@ def test_events_are_at_most_a_second_late(record, follow, workloads, recorder):
         process, log = record(workloads / "steady", 4000, 1000)
         printed = follow(log, "--format", "json", "-e", "FLOOD")
         delays = []
-        start = None
         for line in printed.stdout:
             now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             delays.append((now, events(line)[0]["time"]))
         assert finish_recording(process)[0] == 0
     info = recorder.command("info", log, "--format", "json")
-    start = __import__("json").loads(info.out)["start_ns"]
+    start = json.loads(info.out)["start_ns"]
     late = sorted(now - start - at for now, at in delays)
     assert len(late) >= 4000
     # The first ones may wait for the recorder, which does not know yet that it is followed.
@@ -230,13 +243,10 @@ def test_a_flight_recorder_is_not_followed(record, follow):
 
 def test_unknown_names_are_refused_at_once(record, follow):
     process, log = record("sleep", PATIENCE)
-    for words, said in [
-        (("-e", "FLOD"), "klogger: the log has no event 'FLOD'"),
-        (("--where", "nothing == 1"), "klogger: no event of the log has a field 'nothing'"),
-    ]:
+    for words, name in [(("-e", "FLOD"), "FLOD"), (("--where", "nothing == 1"), "nothing")]:
         code, out, err = finish(follow(log, *words))
         assert (code, out) == (2, b"")
-        assert err.startswith("klogger: "), (err, said)
+        assert err.startswith("klogger: ") and f"'{name}'" in err, err
     os.killpg(process.pid, signal.SIGINT)
     finish_recording(process)
 

@@ -79,7 +79,19 @@ def streamed(start, workloads, tmp_path):
 
     def make(*options):
         log = tmp_path / "streamed.klog"
-        words = ("record", "-q", "-s", FLOOD, *options, "-o", "-", "--", workloads / "steady", 2000, 4000)
+        words = (
+            "record",
+            "-q",
+            "-s",
+            FLOOD,
+            *options,
+            "-o",
+            "-",
+            "--",
+            workloads / "steady",
+            2000,
+            4000,
+        )
         record = start(*words)
         with log.open("wb") as file:
             subprocess.run(["cat"], stdin=record.stdout, stdout=file, check=True, timeout=PATIENCE)
@@ -138,7 +150,9 @@ def test_a_terminal_is_refused(start):
     record = start("record", "-s", FLOOD, "-o", "-", "--", "true", stdout=theirs)
     code, said = ended(record)
     assert code == 2
-    assert said.startswith("klogger: cannot write the log to standard output: it is a terminal"), said
+    assert said.startswith("klogger: cannot write the log to standard output: it is a terminal"), (
+        said
+    )
     os.close(ours)
     os.close(theirs)
 

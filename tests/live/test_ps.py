@@ -46,9 +46,16 @@ def test_running_recordings(start, listed, recorder, workloads, tmp_path):
     assert row["schemata"] == ["flood"] and row["events"] == ["FLOOD", "FLOOD_WIDE"]
     assert row["file"] == str(out) and row["engine"].startswith("bpf")
     assert row["command"] == [str(workloads / "steady"), "500000", "2000"]
-    assert (row["scope"], row["answers"], row["overwrite"], row["lost"]) == ("processes", True, False, 0)
+    assert (row["scope"], row["answers"], row["overwrite"], row["lost"]) == (
+        "processes",
+        True,
+        False,
+        0,
+    )
     # Its progress, and its rate.
-    later = wait_for(lambda: (now := listed(one)) and now["per_second"] and now["logged"] and now, one)
+    later = wait_for(
+        lambda: (now := listed(one)) and now["per_second"] and now["logged"] and now, one
+    )
     assert later["elapsed_ns"] > row["elapsed_ns"]
     more = wait_for(lambda: (now := listed(one)) and now["logged"] > later["logged"] and now, one)
     assert more["bytes"] > 0 and more["per_second"] > 0
@@ -65,7 +72,9 @@ def test_each_kind_of_recording_is_listed(start, listed, tmp_path):
         "programs": start("record", "-q", "--engine", "user", "-a", "-o", "user.klog"),
         "trace": start("trace", "-s", FLOOD, "-o", tmp_path / "lines", "--", "sleep", PATIENCE),
         "events": start("record", "-q", "-e", "sched:sched_process_exec", "-a", "-o", "e.klog"),
-        "flight": start("record", "-q", "-s", FLOOD, "--overwrite", "-o", "f.klog", "--", "sleep", PATIENCE),
+        "flight": start(
+            "record", "-q", "-s", FLOOD, "--overwrite", "-o", "f.klog", "--", "sleep", PATIENCE
+        ),
         "pipe": start("record", "-q", "-s", FLOOD, "-o", "-", "--", "sleep", PATIENCE),
     }
     rows = {name: wait_for(lambda p=process: listed(p), process) for name, process in kinds.items()}

@@ -52,7 +52,9 @@ def hits(klogger, out) -> dict:
 
 def floods(klogger, out) -> int:
     """The hits of the floods: those with its names, of the log's own processes."""
-    return Log(klogger, out).one("SELECT count(*) FROM flood_wide WHERE name IN ('flood-even', 'flood-odd')")
+    return Log(klogger, out).one(
+        "SELECT count(*) FROM flood_wide WHERE name IN ('flood-even', 'flood-odd')"
+    )
 
 
 @pytest.mark.parametrize("ends", ["in order", "killed"])
@@ -60,7 +62,8 @@ def test_of_the_same_schema(start, klogger, workloads, ends, clean_kernel):
     sizes = {"a": (20_000, 3_000), "b": (7_000, 30_000)}
     flood = workloads / "flood"
     runs = {
-        name: start(name, first=n, second=m, workload=flood, cpu=0) for name, (n, m) in sizes.items()
+        name: start(name, first=n, second=m, workload=flood, cpu=0)
+        for name, (n, m) in sizes.items()
     }
     first, gate, out = runs["a"]
     if ends == "killed":
