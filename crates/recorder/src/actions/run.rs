@@ -84,7 +84,9 @@ impl Commands {
     /// Those that have ended since.
     pub fn take(&mut self) -> Vec<Ended> {
         let ended: Vec<Ended> = self.ended.try_iter().collect();
-        ended.iter().for_each(|e| drop(self.running.remove(&e.hit.trigger)));
+        for one in &ended {
+            self.running.remove(&one.hit.trigger);
+        }
         ended
     }
 
