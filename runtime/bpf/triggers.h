@@ -29,8 +29,8 @@ struct klogger_triggered {
 _Static_assert(sizeof(struct klogger_triggered) == 16, "size of a TRIGGERED record");
 
 /*
- * The recorder is woken at once, but by one CPU and one trigger not more than once in so many ns. It
- * looks by itself after some hundredths of a second.
+ * The recorder is woken at once, but by one CPU and one trigger not more than once in so many ns.
+ * It looks by itself after some hundredths of a second.
  */
 #define KLOGGER_WAKE_AGAIN 1000000
 

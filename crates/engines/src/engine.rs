@@ -224,8 +224,8 @@ pub trait Engine {
         0
     }
 
-    /// The hits of a trigger that were counted where it is compiled into an event; `None` if no event
-    /// of this engine can have one.
+    /// The hits of a trigger that were counted where it is compiled into an event; `None` if no
+    /// event of this engine can have one.
     fn fired(&self, _trigger: u16) -> Option<Fired> {
         None
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Commands that triggers run. Each has a thread, which waits for it, keeps the beginning of what it
-//! prints, and kills its process group when its time is over. So neither the rings nor the log wait
-//! for a command that hangs or floods.
+//! Commands that triggers run. Each has a thread, which waits for it, keeps the beginning of what
+//! it prints, and kills its process group when its time is over. So neither the rings nor the log
+//! wait for a command that hangs or floods.
 
 use super::Hit;
 use crate::workload::SIGNALS;
