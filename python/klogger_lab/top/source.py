@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,6 +103,24 @@ class Source:
             with contextlib.suppress(TimeoutExpired):
                 self.recorder.process.wait(PATIENCE)
         self.recorder.stop()
+        self.end_orphans()
+
+    def end_orphans(self) -> None:
+        """A recorder that was killed has not ended its command. They are in one process group."""
+        started = self.recorder.read().of("started")
+        pid = started[0].get("command_pid") if started else None
+        if self.recorder.process.poll() == 0 or not isinstance(pid, int):
+            return
+        with contextlib.suppress(OSError):
+            # It is the shell that we gave this file, and not another process with that number.
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if os.fsencode(self.code_file) in words:
+                self.kill(pid)
+
+    def kill(self, pid: int) -> None:
+        group = os.getpgid(pid)
+        if group != os.getpgrp():
+            os.killpg(group, signal.SIGTERM)
 
     def seconds(self) -> float:
         """Since the recorder was started."""
@@ -111,8 +130,10 @@ class Source:
         return self.recorder.process.poll() is None
 
     def why_ended(self) -> str:
-        """Of a recorder that has ended, its last error."""
-        return str(self.recorder.failure())
+        """Of a recorder that has ended: its own error, or how it ended."""
+        for error in self.recorder.read().of("error"):
+            return str(program.failure_of(error))
+        return f"the recorder has ended with exit code {self.recorder.process.poll()}"
 
     def notes(self) -> list[str]:
         """What the recorder has to say to people."""
