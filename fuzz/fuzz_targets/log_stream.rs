@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Any bytes as a log that comes through a pipe, in pieces of any size: no panic, no hang, no memory
-//! that the stream does not justify. Checksums are not compared when fuzzing. `tests/logs` is a
-//! corpus to begin with.
+//! Any bytes as a log that comes through a pipe, in pieces of any size: no panic, no hang, no
+//! memory that the stream does not justify. Checksums are not compared when fuzzing. `tests/logs`
+//! is a corpus to begin with.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut reader: Option<Reader> = None;
     for part in bytes.chunks(1 + usize::from(*size) * 61) {
         log.push(part);
-        while let Ok(Some(piece)) = log.next() {
+        while let Ok(Some(piece)) = log.next_piece() {
             take(&mut log, &mut reader, piece);
         }
     }
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     print(&mut reader, true);
     log.restart();
     log.push(bytes);
-    while let Ok(Some(piece)) = log.next() {
+    while let Ok(Some(piece)) = log.next_piece() {
         take(&mut log, &mut reader, piece);
     }
     print(&mut reader, true);

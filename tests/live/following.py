@@ -28,7 +28,7 @@ def wait_for(what, process=None):
 
 
 def started(klogger, *words, **more) -> subprocess.Popen:
-    """klogger, in a process group of its own; both outputs can be read, unless `more` says other."""
+    """klogger, in a process group of its own. Both outputs can be read, unless `more` differs."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
         [klogger, *map(str, words)], start_new_session=True, **(streams | more)
@@ -75,7 +75,14 @@ class Gate:
 
 
 def end(*processes):
+    """In order, so that nothing is left in the kernel."""
     for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, signal.SIGCONT)
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            process.wait(timeout=PATIENCE)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

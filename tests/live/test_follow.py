@@ -172,6 +172,9 @@ def test_a_recorder_that_is_killed(record, follow, recorder, workloads):
     assert "recorder" in err and "klogger rescue" in err, err
     # All that is in the log.
     assert events(first + out, *HITS) == events(cat(recorder, log, "--format", "json"), *HITS)
+    # What it has left in the kernel is freed.
+    rescued = log.with_name("rescued.klog")
+    assert recorder.command("rescue", process.pid, "-o", rescued).code == 0
 
 
 def test_interrupt_ends_it(record, follow, workloads):

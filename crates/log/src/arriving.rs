@@ -151,7 +151,7 @@ impl Arriving {
     /// # Errors
     ///
     /// If this is no log. An incomplete preamble is an error only of [`Arriving::finish`].
-    pub fn next(&mut self) -> Result<Option<Piece>, Error> {
+    pub fn next_piece(&mut self) -> Result<Option<Piece>, Error> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Ok(Some(piece));
@@ -166,7 +166,8 @@ impl Arriving {
         }
     }
 
-    /// No more bytes will come: notes how the log ends, if it is not complete. `why`: what that means.
+    /// No more bytes will come: notes how the log ends, if it is not complete. `why`: what that
+    /// means.
     ///
     /// # Errors
     ///

@@ -93,8 +93,8 @@ impl<S: Ord> LiveMerge<S> {
         }
     }
 
-    /// Takes in the records of a block, up to one that is invalid, and returns their bytes. `arrives`
-    /// gets each event at once, whatever its time.
+    /// Takes in the records of a block, up to one that is invalid, and returns how many bytes they
+    /// have. `arrives` gets each event at once, whatever its time.
     pub fn block(
         &mut self,
         origin: Origin,

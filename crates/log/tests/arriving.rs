@@ -28,7 +28,7 @@ struct Seen {
 
 impl Seen {
     fn take(&mut self, log: &mut Arriving) {
-        while let Some(piece) = log.next().expect("a log") {
+        while let Some(piece) = log.next_piece().expect("a log") {
             match piece {
                 Piece::Begin => {
                     let preamble = log.preamble().expect("it has begun");
@@ -222,7 +222,7 @@ fn what_is_no_log() {
     for bytes in [&b"text"[..], b"\x89klog\r\n\x01", &[0; 300]] {
         let mut log = Arriving::new();
         log.push(bytes);
-        let read = log.next().map(drop).and_then(|()| log.finish(Key::FileCut));
+        let read = log.next_piece().map(drop).and_then(|()| log.finish(Key::FileCut));
         assert!(read.is_err(), "{bytes:?}");
     }
     assert!(Arriving::new().finish(Key::FileCut).is_err(), "nothing at all");
@@ -269,5 +269,5 @@ fn a_segment_goes_on_where_the_one_before_ended() {
     Writer::new(&mut other, &stranger, Compression::None).unwrap();
     log.restart();
     log.push(&other);
-    assert!(log.next().is_err());
+    assert!(log.next_piece().is_err());
 }

@@ -67,7 +67,7 @@ pub struct Args {
     #[command(flatten)]
     what: What,
     /// The log [default: the name of the first schema, with .klog]. An existing file is renamed to
-    /// FILE.old; '-' is standard output, for a pipe: the command's own output goes to standard error
+    /// FILE.old; '-' is standard output, for a pipe: what the command prints goes to standard error
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Mode of the log, as for chmod; a log contains data of other processes

@@ -114,7 +114,7 @@ impl<'a> Follow<'a> {
     fn take(&mut self) -> Result<(), Failure> {
         loop {
             let name = || self.input.name();
-            let piece = self.log.next().map_err(|e| failure(&name(), &e))?;
+            let piece = self.log.next_piece().map_err(|e| failure(&name(), &e))?;
             let Some(piece) = piece else { return self.release() };
             match piece {
                 Piece::Begin => self.begin()?,
@@ -234,8 +234,8 @@ impl Interruption {
     }
 }
 
-/// Asks the recorder again and again for events that come soon. It may not have begun to answer, and
-/// ends with its recording.
+/// Asks the recorder again and again for events that come soon. It may not have begun to answer,
+/// and ends with its recording.
 fn hurry(pid: u32) {
     let ask = move || {
         let begun = Instant::now();
