@@ -34,7 +34,7 @@ class Running:
 
     def __init__(self, recorder, command, *options, out):
         self.recorder, self.out, self.end = recorder, out, recorder.dir / "end"
-        loop = 'while [ ! -e "$0" ]; do "$@" >/dev/null; sleep 0.01; done'
+        loop = 'while [ ! -e "$0" ]; do "$@" >/dev/null; sleep 0.05; done'
         self.process = recorder.start(
             "--messages", "json", *options, "--", "sh", "-c", loop, self.end, *command, out=out
         )
@@ -64,6 +64,8 @@ class Running:
 
 @pytest.fixture
 def run(recorder):
+    recorder.read = {}
+
     @contextmanager
     def start(command, *options, out=None):
         running = Running(recorder, command, *options, out=out or recorder.path())
@@ -78,7 +80,16 @@ def info(recorder, log) -> dict:
 
 
 def events(recorder, log) -> dict:
-    """The events of CPUs, by what identifies each, with full times and as text: names as well."""
+    """The events of CPUs, by what identifies each, with full times and as text: names as well.
+
+    The log of a recording is read once for all of its snapshots.
+    """
+    if log not in recorder.read:
+        recorder.read[log] = read(recorder, log)
+    return recorder.read[log]
+
+
+def read(recorder, log) -> dict:
     start = info(recorder, log)["start_ns"]
     found = {}
     lines = recorder.command("cat", "--format", "json", log).out.splitlines()
@@ -165,7 +176,7 @@ def check_told(recorder, running, made):
 
 @pytest.mark.parametrize("options", [(), ("--compress",)], ids=["plain", "compressed"])
 def test_while_events_are_lost(run, recorder, workloads, options):
-    flood = [workloads / "flood", 100_000, -1]
+    flood = [workloads / "flood", 3_000, -1]
     options = ("-s", FLOOD, "--buffer-size", "64K", "--snapshots", *options)
     with run(flood, *options) as running:
         wait_for(lambda: running.events() > 50_000, running.process)
@@ -177,10 +188,10 @@ def test_while_events_are_lost(run, recorder, workloads, options):
 
 
 def test_what_memory_does_not_hold_is_said(run, recorder, workloads):
-    flood = [workloads / "flood", 20_000, -1]
+    flood = [workloads / "flood", 3_000, -1]
     options = ("-s", FLOOD, "--snapshot-memory", "1M", "--snapshot-before", "1h")
     with run(flood, *options) as running:
-        wait_for(lambda: running.events() > 200_000, running.process)
+        wait_for(lambda: running.events() > 100_000, running.process)
         made = running.snapshot()
     assert made["short"] and made["bytes"] < 3 << 20
     about = check_equal(recorder, running.out, made)
@@ -231,8 +242,8 @@ def small_disk(tmp_path):
 
 def test_a_full_disk(run, recorder, workloads, small_disk):
     options = ("-s", FLOOD, "--snapshot-dir", small_disk)
-    with run([workloads / "flood", 20_000, -1], *options) as running:
-        wait_for(lambda: running.events() > 100_000, running.process)
+    with run([workloads / "flood", 3_000, -1], *options) as running:
+        wait_for(lambda: running.events() > 50_000, running.process)
         done = running.ask()
         assert done.code == 2
         assert re.match(r"klogger: cannot write /\S+\.snapshot-001\.klog: .*space", done.err)
@@ -249,7 +260,7 @@ def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, wor
     for _ in range(5):
         log = recorder.path()
         running = Running(
-            recorder, [workloads / "flood", 100_000, -1], "-s", FLOOD, "--snapshots", out=log
+            recorder, [workloads / "flood", 20_000, -1], "-s", FLOOD, "--snapshots", out=log
         )
         wait_for(lambda: running.events() > 300_000, running.process)  # noqa: B023
         file = log.with_name(log.stem + ".snapshot-001.klog")
