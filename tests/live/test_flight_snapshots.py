@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from test_triggers import LATE, SLOW, planted
 
 FLOOD = Path(__file__).with_name("flood.klogger")
 PATIENCE = 180
@@ -319,3 +320,31 @@ def test_what_is_refused(run, recorder, workloads):
     )
     done = recorder.command("record", "-s", FLOOD, "--snapshot-keep", "0", "--", "true")
     assert done.code == 2 and "0 is not in 1.." in done.err
+
+
+def test_each_hit_of_a_trigger_is_in_a_snapshot_with_the_second_before_it(recorder, clean_kernel):
+    recorder.read = {}
+    schema = recorder.dir / "slow.klogger"
+    schema.write_text(SLOW)
+    trigger = "DONE where waited > 20ms: snapshot, at most 1000 per second"
+    options = ("-s", schema, "--trigger", trigger, "--snapshot-before", "1s")
+    done, log = recorder.run(*options, *planted(), timeout=PATIENCE)
+    assert done.code == 0, done.err
+    late = [
+        event["time"]
+        for event, _ in events(recorder, log).values()
+        if event["event"] == "DONE" and event["waited"] > 20_000_000
+    ]
+    assert len(late) == LATE
+    about = info(recorder, log)
+    assert sum(one["hits"] for one in about["snapshots"]) == LATE
+    hits = []
+    for one in about["snapshots"]:
+        span = check_equal(recorder, log, one)["preamble"]["snapshot"]
+        times = {event["time"] for event, _ in events(recorder, one["file"]).values()}
+        for hit in [span, *span.get("also", [])]:
+            assert (hit["trigger"], hit["why"]) == (1, trigger)
+            assert span["from_ns"] <= max(hit["at_ns"] - 1_000_000_000, about["start_ns"])
+            assert hit["at_ns"] in times
+            hits.append(hit["at_ns"])
+    assert sorted(hits) == sorted(late)
