@@ -177,6 +177,7 @@ pub fn save(
         None,
         None,
         None,
+        None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {
