@@ -278,10 +278,12 @@ def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, wor
         asking.communicate(timeout=PATIENCE)
         os.killpg(running.process.pid, signal.SIGKILL)
         running.end.unlink()
+        # Which also frees its rings.
+        done = recorder.command("rescue", "-q", running.process.pid, "-o", "rescued.klog")
+        assert done.code == 0, done.err
         if file.exists():
             about = info(recorder, file)
             assert about["sound"] and about["complete"]
-    recorder.command("rescue", "--discard")
 
 
 def part(file: Path) -> Path:
