@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from test_triggers import LATE, SLOW, planted
 
 FLOOD = Path(__file__).with_name("flood.klogger")
 PATIENCE = 180
+# A thread with its name.
+NAMED = re.compile(r'(?:"[^"]*"|[^ =]+)\[(\d+)\]')
 # Of the events of a CPU, what says which one it is.
 KEY = ("cpu", "serial", "event")
 
@@ -34,7 +37,7 @@ class Running:
 
     def __init__(self, recorder, command, *options, out):
         self.recorder, self.out, self.end = recorder, out, recorder.dir / "end"
-        loop = 'while [ ! -e "$0" ]; do "$@" >/dev/null; sleep 0.01; done'
+        loop = 'while [ ! -e "$0" ]; do "$@" >/dev/null; sleep 0.05; done'
         self.process = recorder.start(
             "--messages", "json", *options, "--", "sh", "-c", loop, self.end, *command, out=out
         )
@@ -64,6 +67,8 @@ class Running:
 
 @pytest.fixture
 def run(recorder):
+    recorder.read = {}
+
     @contextmanager
     def start(command, *options, out=None):
         running = Running(recorder, command, *options, out=out or recorder.path())
@@ -78,7 +83,16 @@ def info(recorder, log) -> dict:
 
 
 def events(recorder, log) -> dict:
-    """The events of CPUs, by what identifies each, with full times and as text: names as well."""
+    """The events of CPUs, by what identifies each, with full times and as text: names as well.
+
+    The log of a recording is read once for all of its snapshots.
+    """
+    if log not in recorder.read:
+        recorder.read[log] = read(recorder, log)
+    return recorder.read[log]
+
+
+def read(recorder, log) -> dict:
     start = info(recorder, log)["start_ns"]
     found = {}
     lines = recorder.command("cat", "--format", "json", log).out.splitlines()
@@ -95,9 +109,8 @@ def events(recorder, log) -> dict:
 
 
 def lacks_names(whole: str, text: str) -> bool:
-    """Whether words that differ are threads that one of the two has no name of."""
-    pairs = zip(whole.split(), text.split(), strict=True)
-    return all("[" not in one for pair in pairs if len(set(pair)) > 1 for one in pair[1:])
+    """Whether they differ in nothing but names of threads, of which `text` has fewer."""
+    return NAMED.sub(r"\1", whole) == NAMED.sub(r"\1", text) and len(text) < len(whole)
 
 
 def check_equal(recorder, log, made) -> dict:
@@ -107,13 +120,14 @@ def check_equal(recorder, log, made) -> dict:
     span = about["preamble"]["snapshot"]
     assert (about["start_ns"], about["end_ns"]) == (span["from_ns"], span["to_ns"])
     assert (made["from_ns"], made["to_ns"]) == (span["from_ns"], span["to_ns"])
-    assert made["events"] == about["logged"]
     wanted = {
         key: event
         for key, event in events(recorder, log).items()
         if span["from_ns"] <= event[0]["time"] <= span["to_ns"]
     }
     found = events(recorder, made["file"])
+    (lost,) = [one["logged"] for one in about["events"] if one["name"] == "LOST"]
+    assert made["events"] == about["logged"] - lost
     assert wanted.keys() == found.keys()
     assert [key for key in wanted if wanted[key][0] != found[key][0]] == []
     # The names of threads as well, as far as they were known by then.
@@ -165,7 +179,7 @@ def check_told(recorder, running, made):
 
 @pytest.mark.parametrize("options", [(), ("--compress",)], ids=["plain", "compressed"])
 def test_while_events_are_lost(run, recorder, workloads, options):
-    flood = [workloads / "flood", 100_000, -1]
+    flood = [workloads / "flood", 3_000, -1]
     options = ("-s", FLOOD, "--buffer-size", "64K", "--snapshots", *options)
     with run(flood, *options) as running:
         wait_for(lambda: running.events() > 50_000, running.process)
@@ -177,10 +191,10 @@ def test_while_events_are_lost(run, recorder, workloads, options):
 
 
 def test_what_memory_does_not_hold_is_said(run, recorder, workloads):
-    flood = [workloads / "flood", 20_000, -1]
+    flood = [workloads / "flood", 3_000, -1]
     options = ("-s", FLOOD, "--snapshot-memory", "1M", "--snapshot-before", "1h")
     with run(flood, *options) as running:
-        wait_for(lambda: running.events() > 200_000, running.process)
+        wait_for(lambda: running.events() > 100_000, running.process)
         made = running.snapshot()
     assert made["short"] and made["bytes"] < 3 << 20
     about = check_equal(recorder, running.out, made)
@@ -231,8 +245,8 @@ def small_disk(tmp_path):
 
 def test_a_full_disk(run, recorder, workloads, small_disk):
     options = ("-s", FLOOD, "--snapshot-dir", small_disk)
-    with run([workloads / "flood", 20_000, -1], *options) as running:
-        wait_for(lambda: running.events() > 100_000, running.process)
+    with run([workloads / "flood", 3_000, -1], *options) as running:
+        wait_for(lambda: running.events() > 50_000, running.process)
         done = running.ask()
         assert done.code == 2
         assert re.match(r"klogger: cannot write /\S+\.snapshot-001\.klog: .*space", done.err)
@@ -249,7 +263,7 @@ def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, wor
     for _ in range(5):
         log = recorder.path()
         running = Running(
-            recorder, [workloads / "flood", 100_000, -1], "-s", FLOOD, "--snapshots", out=log
+            recorder, [workloads / "flood", 20_000, -1], "-s", FLOOD, "--snapshots", out=log
         )
         wait_for(lambda: running.events() > 300_000, running.process)  # noqa: B023
         file = log.with_name(log.stem + ".snapshot-001.klog")
@@ -264,10 +278,12 @@ def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, wor
         asking.communicate(timeout=PATIENCE)
         os.killpg(running.process.pid, signal.SIGKILL)
         running.end.unlink()
+        # Which also frees its rings.
+        done = recorder.command("rescue", "-q", running.process.pid, "-o", "rescued.klog")
+        assert done.code == 0, done.err
         if file.exists():
             about = info(recorder, file)
             assert about["sound"] and about["complete"]
-    recorder.command("rescue", "--discard")
 
 
 def part(file: Path) -> Path:
@@ -306,3 +322,31 @@ def test_what_is_refused(run, recorder, workloads):
     )
     done = recorder.command("record", "-s", FLOOD, "--snapshot-keep", "0", "--", "true")
     assert done.code == 2 and "0 is not in 1.." in done.err
+
+
+def test_each_hit_of_a_trigger_is_in_a_snapshot_with_the_second_before_it(recorder, clean_kernel):
+    recorder.read = {}
+    schema = recorder.dir / "slow.klogger"
+    schema.write_text(SLOW)
+    trigger = "DONE where waited > 20ms: snapshot, at most 1000 per second"
+    options = ("-s", schema, "--trigger", trigger, "--snapshot-before", "1s")
+    done, log = recorder.run(*options, *planted(), timeout=PATIENCE)
+    assert done.code == 0, done.err
+    late = [
+        event["time"]
+        for event, _ in events(recorder, log).values()
+        if event["event"] == "DONE" and event["waited"] > 20_000_000
+    ]
+    assert len(late) == LATE
+    about = info(recorder, log)
+    assert sum(one["hits"] for one in about["snapshots"]) == LATE
+    hits = []
+    for one in about["snapshots"]:
+        span = check_equal(recorder, log, one)["preamble"]["snapshot"]
+        times = {event["time"] for event, _ in events(recorder, one["file"]).values()}
+        for hit in [span, *span.get("also", [])]:
+            assert (hit["trigger"], hit["why"]) == (1, trigger)
+            assert span["from_ns"] <= max(hit["at_ns"] - 1_000_000_000, about["start_ns"])
+            assert hit["at_ns"] in times
+            hits.append(hit["at_ns"])
+    assert sorted(hits) == sorted(late)
