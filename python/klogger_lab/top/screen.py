@@ -360,6 +360,9 @@ def show(plan: Plan, every: float, analysis: str | None, about: str) -> int:
         app.run()
     finally:
         app.stopping.set()
+        # The event loop has put back what these do: they would end us before the recorder.
+        for number in ENDS:
+            signal.signal(number, signal.SIG_IGN)
         if app.work is not None:
             app.work.join()
     if app.failure is not None:
