@@ -149,9 +149,13 @@ class Screen:
         self.terminal = None
 
     def close(self):
-        if not self.ended():
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        # Not at once SIGKILL, after which the command would run on.
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + PATIENCE / 3
+            if not self.ended():
+                os.kill(self.pid, number)
+            while not self.ended() and time.monotonic() < deadline:
+                self.read()
         if self.terminal is not None:
             os.close(self.terminal)
 

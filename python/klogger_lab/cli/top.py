@@ -13,7 +13,6 @@ import threading
 import time
 from pathlib import Path
 
-from klogger import terminal
 from klogger.cli import Parser, add_common, complain, guarded
 from klogger.failure import Failure
 from klogger.units import printable
@@ -221,6 +220,9 @@ def say_address(url: str) -> None:
 
 
 def print_frame(frame: Frame) -> None:
+    # It takes long to load, and the screen does not need it.
+    from klogger import terminal
+
     out = terminal.console(sys.stdout)
     terminal.print_line(
         out, (f"the last {frame.seconds:.3g} s: {frame.events:,} events", "bold"),

@@ -21,7 +21,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
-from klogger import figure, findings
+from klogger import findings
 from klogger.analysis import Column
 from klogger.failure import Failure
 from klogger.units import printable
@@ -165,6 +165,9 @@ class Top(App[None]):
         picture = self.query_one("#figure", Static)
         picture.display, self.table.display = self.drawn, not self.drawn
         if self.drawn:
+            # It takes long to load, and most never ask for it.
+            from klogger import figure
+
             result = frame.result(self.chosen)
             lines = figure.lines(result, self.size.width) if result else []
             picture.update(Text("\n".join(lines) or "this analysis has no picture for a terminal"))
@@ -357,6 +360,9 @@ def show(plan: Plan, every: float, analysis: str | None, about: str) -> int:
         app.run()
     finally:
         app.stopping.set()
+        # The event loop has put back what these do: they would end us before the recorder.
+        for number in ENDS:
+            signal.signal(number, signal.SIG_IGN)
         if app.work is not None:
             app.work.join()
     if app.failure is not None:
