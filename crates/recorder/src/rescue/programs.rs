@@ -181,7 +181,6 @@ pub fn save(
         true,
         None,
         None,
-        None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

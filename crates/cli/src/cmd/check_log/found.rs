@@ -42,7 +42,8 @@ impl<'a> Found<'a> {
         let name = if format == Format::Json { "json" } else { "text" };
         let choice = SelectArgs::default().resolve(reader)?;
         let (decoder, mut processes) = (Decoder::new(reader), Processes::new(reader));
-        let mut lines = FORMATS.iter().find(|f| f.name() == name).map(|f| f.lines(&choice));
+        let mut lines =
+            FORMATS.iter().find(|f| f.name() == name).map(|f| f.lines(reader.preamble(), &choice));
         let mut merge = reader.merge(&choice.selection);
         let mut out = Vec::new();
         let mut missing = self.events.len();
