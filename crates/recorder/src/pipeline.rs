@@ -54,6 +54,22 @@ pub struct Pipeline {
     pub notes: Vec<String>,
 }
 
+/// What a log begins with.
+pub struct Log {
+    pub writer: Writer<Destination>,
+    pub start_ns: u64,
+    /// In a recording of some threads.
+    pub threads: Option<ThreadNames>,
+    /// If somebody follows the recording.
+    pub feed: Option<Feed>,
+    /// An engine drains rings of programs.
+    pub programs: bool,
+    /// If there may be snapshots.
+    pub history: Option<Arc<History>>,
+    /// If there are triggers.
+    pub finder: Option<Finder>,
+}
+
 /// A pipeline whose input has ended.
 pub struct Ended {
     writer: Option<LogWriter>,
@@ -182,17 +198,9 @@ impl Pipeline {
         feed
     }
 
-    /// From here on there is a file. `programs`: an engine drains rings of programs.
-    pub fn write(
-        &mut self,
-        writer: Writer<Destination>,
-        start_ns: u64,
-        threads: Option<ThreadNames>,
-        feed: Option<Feed>,
-        programs: bool,
-        history: Option<Arc<History>>,
-        finder: Option<Finder>,
-    ) {
+    /// From here on there is a file.
+    pub fn write(&mut self, log: Log) {
+        let Log { writer, start_ns, threads, feed, programs, history, finder } = log;
         let log = LogWriter::new(
             writer,
             self.outlet.builtin.clone(),

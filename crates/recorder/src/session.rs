@@ -16,7 +16,7 @@ use crate::destination::{Destination, is_stdout};
 use crate::followed::Followed;
 use crate::host;
 use crate::names::ThreadNames;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Log, Pipeline};
 use crate::poll::Poller;
 use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
@@ -240,7 +240,7 @@ impl Session {
         }
         let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
         let (writer, finder) = (writer.forgetting(alone), self.finder.take());
-        pipeline.write(writer, start_ns, names, feed, programs, history, finder);
+        pipeline.write(Log { writer, start_ns, threads: names, feed, programs, history, finder });
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);

@@ -5,7 +5,7 @@
 use crate::destination::Destination;
 use crate::file;
 use crate::host;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Log, Pipeline};
 use crate::writer::Names;
 use klogger_engines::request::{FIRST_ID, schema_text};
 use klogger_engines::user::{
@@ -172,16 +172,16 @@ pub fn save(
     let start_ns = preamble.clock.start_ns;
     let (log, _) = file::open(output, file::PRIVATE)?;
     let mut pipeline = Pipeline::new(&layouts);
-    pipeline.write(
-        Writer::new(Destination::File(log), &preamble, compression)
+    pipeline.write(Log {
+        writer: Writer::new(Destination::File(log), &preamble, compression)
             .map_err(|e| cannot_write(output, e))?,
         start_ns,
-        None,
-        None,
-        true,
-        None,
-        None,
-    );
+        threads: None,
+        feed: None,
+        programs: true,
+        history: None,
+        finder: None,
+    });
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {
         out: Output::new(pipeline.outlet(), true),
