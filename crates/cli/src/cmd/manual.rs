@@ -103,7 +103,8 @@ mod tests {
             let (name, page) = (c.get_name(), format!("man1/klogger-{}.1", c.get_name()));
             let is_there = directory.path().join(&page).exists();
             assert_eq!(is_there, !c.is_hide_set(), "{page}");
-            assert_eq!(main.contains(&format!("klogger\\-{name}(1)")), is_there, "{name}");
+            let listed = format!("klogger\\-{}(1)", name.replace('-', "\\-"));
+            assert_eq!(main.contains(&listed), is_there, "{name}");
             for arg in c.get_arguments().filter(|_| is_there) {
                 let long = arg.get_long().map(|long| long.replace('-', "\\-"));
                 assert!(long.is_none_or(|long| text(&page).contains(&long)), "{page}: {arg}");

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Why, for 'klogger info'
-    #[arg(long, value_name = "WHY", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "")]
     text: String,
     /// Process id of the recorder, if several are running
     #[arg(long, visible_alias = "pid", value_name = "PID")]

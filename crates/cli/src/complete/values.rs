@@ -25,6 +25,7 @@ const ROWS: &[(&[&str], Values)] = &[
     (&["EVENT", "EVENT,..."], |line, current| list(current, event_names(line))),
     (&["EVENT=N/s"], |line, _| with("=", event_names(line))),
     (&["EVENT: EXPRESSION"], condition),
+    (&["EVENT where EXPRESSION: ACTION"], |line, _| with(" where ", event_names(line))),
     (&["EXPRESSION", "CONDITION"], expression),
     (&["PID"], |_, current| list(current, running())),
     (&["PID|FILE", "NAMESPACE"], |_, _| [running(), files()].concat()),

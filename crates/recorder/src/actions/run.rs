@@ -239,15 +239,16 @@ mod tests {
         Hit { trigger, number: 1, time_ns: 5, cpu: Some(1), event: None }
     }
 
-    fn ended(commands: &mut Commands) -> Ended {
+    /// Waits until so many have ended.
+    fn ended(commands: &mut Commands, number: usize) -> Vec<Ended> {
         let end = Instant::now() + Duration::from_secs(180);
-        loop {
-            if let Some(one) = commands.take().pop() {
-                return one;
-            }
+        let mut found = Vec::new();
+        while found.len() < number {
             assert!(Instant::now() < end, "it has not ended");
             thread::sleep(Duration::from_millis(5));
+            found.extend(commands.take());
         }
+        found
     }
 
     #[test]
@@ -255,7 +256,7 @@ mod tests {
         let mut commands = Commands::new().unwrap();
         let variables = variables(&hit(2), &[], 2);
         commands.start(hit(2), "echo $KLOGGER_TRIGGER $KLOGGER_TIME; exit 3", variables).unwrap();
-        let one = ended(&mut commands);
+        let one = ended(&mut commands, 1).remove(0);
         assert_eq!((one.result.as_str(), one.output.as_str()), ("exit code 3", "2 3"));
         assert!(!commands.are_running());
     }
@@ -265,7 +266,7 @@ mod tests {
         let mut commands = Commands::new().unwrap();
         let flood = "i=0; while [ $i -lt 20000 ]; do echo 0123456789; i=$((i+1)); done";
         commands.start(hit(1), flood, Vec::new()).unwrap();
-        let one = ended(&mut commands);
+        let one = ended(&mut commands, 1).remove(0);
         assert_eq!(one.result, "");
         assert!(one.output.len() <= OUTPUT_MAX + 4 && one.output.ends_with(" ..."));
     }
@@ -281,8 +282,8 @@ mod tests {
         let more = commands.start(hit(99), "true", Vec::new()).unwrap_err();
         assert_eq!(more, "not run: 4 commands run already");
         commands.end();
-        for _ in 0..RUNNING_MAX {
-            assert_eq!(ended(&mut commands).result, "killed, because the recording ended");
+        for one in ended(&mut commands, RUNNING_MAX) {
+            assert_eq!(one.result, "killed, because the recording ended");
         }
     }
 
