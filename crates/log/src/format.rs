@@ -59,7 +59,8 @@
 //! | 64 | 4 | process id of that thread; otherwise 0 |
 //! | 68 | 4 | stream number of that thread, from 1; otherwise 0 |
 //!
-//! Kinds: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble, 8 code.
+//! Kinds: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble, 8 code,
+//! 9 progress.
 //!
 //! The payload follows the header, then zeros up to a multiple of 8. Header fields that a kind does
 //! not use are 0. A reader skips blocks of unknown kinds, and unknown bytes at the end of a header.
@@ -132,6 +133,10 @@
 //!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.
 //!
 //! `klogger symbolize` replaces the lines `n`, and those lines `c` and `g` that it can settle.
+//!
+//! **Progress.** No payload. All events before the time in byte 24 are in blocks before this one. A
+//! recorder writes such blocks while it knows that somebody follows the log, and always into a
+//! pipe. A reader that follows a log prints events up to there, in the order of time.
 //!
 //! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the
 //! preamble to `end_ns` of the ledger (without a ledger, to the last event). `record`, `info` and
