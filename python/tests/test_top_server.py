@@ -71,14 +71,18 @@ def events(server: Server, query: str = "") -> socket.socket:
     found.sendall(
         f"GET /{token(server)}/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     )
-    until(found, b"\r\n\r\n")
+    # The first frame may come with it.
+    until(found, b"\r\n\r\n", 1)
     return found
 
 
-def until(connection: socket.socket, end: bytes) -> bytes:
+def until(connection: socket.socket, end: bytes, at_once: int = 1 << 20) -> bytes:
+    """What comes, at least until `end`; with 1 byte `at_once`, just until there."""
     pieces, last = [], b""
+    patience = time.monotonic() + PATIENCE_S
     while end not in last:
-        piece = connection.recv(1 << 20)
+        assert time.monotonic() < patience, f"{end!r} did not come after {last[-200:]!r}"
+        piece = connection.recv(at_once)
         assert piece, f"the server closed the connection after {last[-200:]!r}"
         pieces.append(piece)
         last = last[-len(end) :] + piece
