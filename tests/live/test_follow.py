@@ -211,8 +211,8 @@ def begun(record, workloads, tmp_path):
 def test_a_log_that_is_cut(begun, follow):
     with locked(begun) as file:
         printed = follow(begun)
-        for _ in range(20):
-            assert printed.stdout.readline()
+        # All but the beginning may be one block, of which the end is missing.
+        assert printed.stdout.readline()
         length = begun.stat().st_size
         file.truncate(length // 2)
         code, _, err = finish(printed)
