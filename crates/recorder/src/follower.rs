@@ -186,11 +186,12 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use klogger_log::builder::RecordBuilder;
-    use klogger_schema::layout::EventLayout;
+    use klogger_log::origin::Origin;
+    use klogger_ring::block::Builtin;
+    use klogger_toolchain::bundled;
     use std::sync::Mutex;
 
-    /// The values of events, and whether they were late.
+    /// The numbers of marks, and whether they were late.
     #[derive(Clone, Default)]
     struct Seen(Arc<Mutex<Vec<(i64, bool)>>>);
 
@@ -199,7 +200,7 @@ mod tests {
         fn add(&mut self, _: &Addition) {}
         fn arrives(&mut self, _: &EventRef) {}
         fn event(&mut self, event: &EventRef, late: bool) {
-            self.0.lock().unwrap().push((event.get("n").unwrap().int().unwrap(), late));
+            self.0.lock().unwrap().push((event.get("number").unwrap().int().unwrap(), late));
         }
         fn missed(&mut self, _: u64) {}
         fn pause(&mut self) -> io::Result<()> {
@@ -207,27 +208,19 @@ mod tests {
         }
     }
 
-    fn layout() -> EventLayout {
-        let field = serde_json::json!({
-            "name": "n", "type": "i64", "scalar": "i64", "shape": "one", "offset": 8
-        });
-        let event = serde_json::json!({
-            "id": 1, "schema": "x", "name": "TICK", "fixed": 16, "fields": [field]
-        });
-        serde_json::from_value(event).unwrap()
-    }
-
     #[test]
     fn a_cpu_is_waited_for_before_its_thread_has_had_its_first_turn() {
-        let (seen, layout) = (Seen::default(), layout());
-        let preamble = Preamble { events: vec![layout.clone()], ..Preamble::default() };
+        let (seen, events) = (Seen::default(), bundled::builtin().unwrap().layouts(1));
+        let builtin = Builtin(Arc::new(events.clone()));
+        let preamble = Preamble { events, ..Preamble::default() };
         let (feed, thread) = start(Box::new(seen.clone()), &preamble, &[0, 1], None);
         // So late that the wait never ends by itself.
         let begin = os::monotonic_ns() + 3_600_000_000_000;
         let block = |cpu, n: i64| {
             let mut records = Vec::new();
-            RecordBuilder::new(&layout).int("n", n).finish(begin + n as u64, &mut records);
-            let origin = klogger_log::origin::Origin::Cpu(cpu);
+            let mark = builtin.event("MARK").int("number", n).text("text", b"");
+            mark.finish(begin + n as u64, &mut records);
+            let origin = Origin::Cpu(cpu);
             feed.block(
                 &EventBlock { origin, time_base: begin, first_serial: 0, records: &records },
                 1,

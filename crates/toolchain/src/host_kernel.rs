@@ -138,6 +138,9 @@ pub fn check_takes_modules() -> Result<(), Error> {
     })
 }
 
+/// What to do where klogger needs root.
+pub const AS_ROOT: &str = "run klogger as root: the same command after sudo";
+
 /// `any`: a capability that includes all others.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -154,7 +157,7 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
         "recording needs {}, which this process does not have",
         missing.join(" and ")
     ))
-    .help("run klogger as root: the same command after sudo"))
+    .help(AS_ROOT))
 }
 
 /// Thread ids in the kernel's events are those of the initial pid namespace. They can be compared

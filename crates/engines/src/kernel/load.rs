@@ -4,6 +4,7 @@
 use super::device::{Device, PATH};
 use klogger_os::Error;
 use klogger_os::modules;
+use klogger_toolchain::host_kernel;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -92,8 +93,9 @@ pub fn cannot_open(error: io::Error) -> Error {
         ErrorKind::ResourceBusy => Error::new("another recording uses the kernel engine").help(
             "wait for its end; recordings by the bpf engine (--engine bpf) can run beside it",
         ),
-        ErrorKind::PermissionDenied => Error::new(format!("{PATH} requires root"))
-            .help("run klogger as root: the same command after sudo"),
+        ErrorKind::PermissionDenied => {
+            Error::new(format!("{PATH} requires root")).help(host_kernel::AS_ROOT)
+        }
         ErrorKind::NotFound => Error::new(format!(
             "the module {CORE} is loaded, but there is no {PATH}"
         ))
