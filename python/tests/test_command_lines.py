@@ -22,7 +22,7 @@ import support
 
 from klogger.cli import analysis, compare, complain, private_as, report, sql, write
 from klogger.failure import Failure
-from klogger_lab.cli import bench, guest, stopwatch, study, watch
+from klogger_lab.cli import bench, guest, stopwatch, study, top, watch
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
@@ -36,6 +36,7 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
         [["--format", "json"], ["--key", "id"], ["-a"]],
     ),
     "watch": (watch.parser, [], [["-s", "files"], ["--format", "json"], ["-q"]]),
+    "top": (top.parser, [], [["-s", "futex"], ["--once", "--format", "json"], ["-a"]]),
     "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
     "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
     "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),
@@ -180,7 +181,7 @@ WITHOUT_JSON = {
 def test_each_program_has_json_or_a_reason_why_not() -> None:
     lists = tomllib.loads((support.ROOT / "python/pyproject.toml").read_text())["tool"]["klogger"]
     names = {**lists["analyses"], **lists["elsewhere"]}
-    found = (analysis, bench, compare, report, sql, stopwatch, study, watch)
+    found = (analysis, bench, compare, report, sql, stopwatch, study, top, watch)
     modules = {module.__name__.rpartition(".")[2]: module for module in found}
     assert set(names) == modules.keys() | WITHOUT_JSON.keys()
     for module in found:
