@@ -113,7 +113,7 @@ def follow(tools) -> list[str]:
             " made, but not in the log. Missing: in the log, but not printed."
         ),
         "",
-        "| asked for, events/s | made, events/s | lost | missing | CPU of cat | M events per CPU s |",
+        "| asked for, events/s | made, events/s | lost | missing | CPU of cat | M events/CPU s |",
         "|---|---|---|---|---|---|",
         *rows,
         "",
