@@ -20,6 +20,14 @@ pub struct Log<'a> {
     pub missing: &'a [Missing],
 }
 
+impl Log<'_> {
+    /// Whether it begins and ends with its recording, so that `from the start` and `by the end` can
+    /// be decided.
+    fn is_whole(&self) -> bool {
+        self.preamble.snapshot.is_none()
+    }
+}
+
 /// A rule, ready for a log. `most`: how many violations are kept.
 pub fn bind(
     source: &Source,
@@ -44,7 +52,12 @@ pub fn bind(
     });
     let gaps = Gaps::new(spans.map(|m| m.span).collect());
     let tally = Tally { most, gaps, ..Tally::default() };
-    Ok(Bound { form: form(rule, log.start, limits), matchers, holds: holds(&rule.form), tally })
+    Ok(Bound {
+        form: form(rule, log.is_whole(), log.start, limits),
+        matchers,
+        holds: holds(&rule.form),
+        tally,
+    })
 }
 
 /// Whether the last field of a term is what the others hold.

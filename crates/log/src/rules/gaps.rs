@@ -3,10 +3,15 @@
 
 use crate::builtin::Builtin;
 use crate::event::Value;
+use crate::format::Kind;
 use crate::ledger::{Entry, Key, Severity};
 use crate::merge::Selection;
+use crate::origin::Origin;
 use crate::reader::Reader;
+use std::collections::BTreeMap;
 
+/// A recorder takes out of each ring at least so often, ns.
+const DRAINED_EVERY_NS: u64 = 1_000_000_000;
 /// Gaps at most; more are joined with those before them.
 const GAPS_MAX: usize = 1 << 20;
 
@@ -51,9 +56,9 @@ pub fn missing(reader: &Reader) -> Vec<Missing> {
     let lost = lost_records(reader);
     let exact = !lost.is_empty();
     let any = |span| Missing { event: None, span };
-    // These are at the end of what there is.
     let at_end = [Key::RecorderKilled, Key::InFlight, Key::FileCut].map(|key| key.info().name);
-    let earliest = |e: &Entry| if at_end.contains(&e.key.as_str()) { whole.1 } else { whole.0 };
+    let earliest =
+        |e: &Entry| if at_end.contains(&e.key.as_str()) { last_drained(reader) } else { whole.0 };
     let of_entry = |e: &Entry| Missing {
         event: e.event.clone(),
         span: (e.from_ns.unwrap_or(earliest(e)), e.to_ns.unwrap_or(whole.1)),
@@ -63,6 +68,22 @@ pub fn missing(reader: &Reader) -> Vec<Missing> {
     let told = |e: &&Entry| !(exact && e.key == Key::RingFull.info().name && e.cpu.is_some());
     let entries = ledger.entries.iter().filter(|e| is_missing(e)).filter(told).map(of_entry);
     lost.into_iter().map(any).chain(entries).collect()
+}
+
+/// From when on events may have been in the rings, and not in the log, of a recorder that was killed:
+/// the CPUs' last blocks do not end at the same time. A CPU without a block has no stream.
+fn last_drained(reader: &Reader) -> u64 {
+    let mut last: BTreeMap<Origin, u64> = BTreeMap::new();
+    for block in reader.blocks().iter().filter(|b| b.header.kind == Kind::Events) {
+        let header = &block.header;
+        if header.origin.cpu().is_some() {
+            let time = last.entry(header.origin).or_default();
+            *time = header.last_time.max(*time);
+        }
+    }
+    let (start, end) = reader.span();
+    let first = last.into_values().min().unwrap_or(end);
+    first.min(end.saturating_sub(DRAINED_EVERY_NS)).max(start)
 }
 
 /// Whether events of such an entry happened and are not in the log.

@@ -66,8 +66,10 @@ trait Form {
     fn end(self: Box<Self>, end: u64, tally: &mut Tally);
 }
 
-fn form(rule: &Rule, start: u64, limits: Limits) -> Box<dyn Form> {
-    let Rule { within, from_start, by_end, .. } = *rule;
+/// `whole`: the log has all of its recording, from the start to the end.
+fn form(rule: &Rule, whole: bool, start: u64, limits: Limits) -> Box<dyn Form> {
+    let within = rule.within;
+    let (from_start, by_end) = (rule.from_start && whole, rule.by_end && whole);
     match &rule.form {
         model::Form::Followed { .. } => Box::new(followed::Followed::new(within, by_end, limits)),
         model::Form::Preceded { .. } => {
