@@ -259,6 +259,18 @@ def test_a_full_disk(run, recorder, workloads, small_disk):
     assert "snapshot_missing" in {entry["key"] for entry in about["ledger"]}
 
 
+def test_another_mount_namespace_cannot_choose_the_file(run, recorder, workloads):
+    with run([workloads / "flood", 1000, -1], "-s", FLOOD, "--snapshots") as running:
+        words = ["snapshot", "--recorder", str(running.process.pid), "-o", "chosen.klog"]
+        done = subprocess.run(
+            ["unshare", "-m", recorder.klogger, *words],
+            capture_output=True, text=True, check=False, cwd=recorder.dir,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert "in another mount namespace cannot choose the file of a snapshot" in done.stderr
+    assert not (recorder.dir / "chosen.klog").exists()
+
+
 def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, workloads):
     for _ in range(5):
         log = recorder.path()

@@ -6,8 +6,10 @@ prints it as it comes, and a reader that is slow, or gone, loses nothing silentl
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from following import FLOOD, PATIENCE, Gate, end, events, finish, started, wait_for
@@ -189,6 +191,42 @@ def test_a_slow_reader_loses_nothing_silently(start, recorder, workloads, tmp_pa
     both = sum(counts[name]["logged"] + counts[name]["lost"] for name in HITS)
     # Each hit has two events. Another rename is that of the command by its exec.
     assert 2 * hits <= both <= 2 * hits + 4
+
+
+def is_pending(pid: int, number: int) -> bool:
+    (mask,) = re.findall(r"^ShdPnd:\s+(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    """Its first thread; 202 is futex."""
+    return Path(f"/proc/{pid}/task/{pid}/syscall").read_text().startswith("202 ")
+
+
+def test_a_second_signal_ends_it_whatever_its_threads_wait_for(start, workloads, clean_kernel):
+    """Nobody reads its log, for which the actions of a trigger wait as well."""
+    trigger = 'FLOOD: mark "x", at most 1000 per second'
+    flood = [workloads / "flood", 1_000_000, -1]
+    record = start("record", "-q", "-s", FLOOD, "--trigger", trigger, "-o", "-", "--", *flood)
+    wait_for(lambda: waits_for_a_lock(record.pid), record)
+    record.terminate()
+    wait_for(lambda: not is_pending(record.pid, signal.SIGTERM), record)
+    record.terminate()
+    assert record.wait(timeout=PATIENCE) == -signal.SIGTERM
+
+
+def test_its_snapshots_have_the_name_of_the_command(start, recorder, tmp_path):
+    gate = Gate(tmp_path)
+    words = ("-s", FLOOD, "--snapshots", "-o", "-", "--", "sh", "-c", f"read line < {gate.path}")
+    with (tmp_path / "whole.klog").open("wb") as log:
+        record = start("record", "--messages", "json", *words, stdout=log)
+    while json.loads(record.stderr.readline())["message"] != "started":
+        pass
+    done = recorder.command("snapshot", "--recorder", record.pid, "--format", "json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["file"] == str(tmp_path / "flood.snapshot-001.klog")
+    gate.open()
+    assert ended(record)[0] == 0
 
 
 def test_a_stream_that_is_cut_off(streamed, start, recorder):

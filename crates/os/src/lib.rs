@@ -36,9 +36,10 @@ pub use cpu::{
 pub use error::Error;
 pub use mapping::Mapping;
 pub use signals::{
-    Signal, Signals, Uninterrupted, become_ordinary, end_by_signals, survive_file_limits,
+    Signal, Signals, Uninterrupted, become_ordinary, end_by_second_signal, end_by_signals,
+    survive_file_limits,
 };
-pub use sockets::{connect_abstract, peer_uid};
+pub use sockets::{connect_abstract, peer_has_our_files, peer_uid};
 
 use std::fs::File;
 use std::io;

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// While this exists, signals that would end the process are blocked in the calling thread, so that
 /// it can remove its temporary files. Processes that it starts receive them at once.
@@ -20,7 +20,7 @@ impl Uninterrupted {
             let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
                 (std::mem::zeroed(), std::mem::zeroed());
             libc::sigemptyset(&mut set);
-            [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].iter().for_each(|s| {
+            ENDING.iter().for_each(|s| {
                 libc::sigaddset(&mut set, *s);
             });
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
@@ -46,6 +46,11 @@ pub struct Signal {
 
 /// The end of a pipe into which the handler writes; there is one in a process.
 static ARRIVED: AtomicI32 = AtomicI32::new(-1);
+
+/// Whether one of those that end the process has arrived, and whether the next one ends it.
+static ASKED_TO_END: AtomicBool = AtomicBool::new(false);
+static SECOND_ENDS: AtomicBool = AtomicBool::new(false);
+const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Signals that end a recording or request a dump, as a file descriptor. Unlike a signalfd, a
 /// handler does not depend on which threads exist and which signals they block.
@@ -108,13 +113,27 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
         let errno = *libc::__errno_location();
         let bytes = [signal as u8, u8::from((*info).si_code == libc::SI_KERNEL)];
         libc::write(ARRIVED.load(Ordering::Acquire), bytes.as_ptr().cast(), bytes.len());
+        if ENDING.contains(&signal)
+            && ASKED_TO_END.swap(true, Ordering::AcqRel)
+            && SECOND_ENDS.load(Ordering::Acquire)
+        {
+            // It is blocked until this handler returns.
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
         *libc::__errno_location() = errno;
     }
 }
 
+/// The second signal of those that a recorder handles ends the process, whatever its threads wait
+/// for.
+pub fn end_by_second_signal() {
+    SECOND_ENDS.store(true, Ordering::Release);
+}
+
 /// From here on the signals that a recorder handles end the process again.
 pub fn end_by_signals() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in ENDING {
         // SAFETY: the structure is valid; no handler of ours is needed any more.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();

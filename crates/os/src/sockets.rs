@@ -2,6 +2,7 @@
 //! Unix sockets: who is at the other end, and abstract names.
 
 use crate::check;
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,18 @@ use std::os::unix::net::UnixStream;
 /// The user at the other end of a socket: the one who connected or, for a client, the one who
 /// listens.
 pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
+    Ok(peer(socket)?.uid)
+}
+
+/// Whether paths mean the same files to the process at the other end of a socket as to us: it is in
+/// our mount namespace. Not, if that cannot be known.
+pub fn peer_has_our_files(socket: BorrowedFd) -> bool {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let theirs = peer(socket).ok().and_then(|peer| namespace(&peer.pid.to_string()));
+    theirs.is_some() && theirs == namespace("self")
+}
+
+fn peer(socket: BorrowedFd) -> io::Result<libc::ucred> {
     // SAFETY: credentials and length are valid and of the sizes said.
     unsafe {
         let mut credentials: libc::ucred = std::mem::zeroed();
@@ -20,7 +33,7 @@ pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
             (&raw mut credentials).cast(),
             &mut length,
         ))?;
-        Ok(credentials.uid)
+        Ok(credentials)
     }
 }
 

@@ -202,7 +202,16 @@ impl AsFd for Listener {
 fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Reply) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let line = hear(&stream)?;
-    match serde_json::from_str(&line).map(answer) {
+    let request = serde_json::from_str(&line);
+    if let Ok(Request::Snapshot { file: Some(_), .. }) = &request
+        && !os::peer_has_our_files(stream.as_fd())
+    {
+        // Root of a container is root for the socket, but must not write files outside.
+        let refused = "a process in another mount namespace cannot choose the file of a snapshot";
+        let help = "without -o, it is written beside the recording's log".into();
+        return say(stream, &Answer::refuse(refused, Some(help)));
+    }
+    match request.map(answer) {
         Ok(Reply::Now(answer)) => say(stream, &answer),
         Ok(Reply::Later(wait)) => {
             wait(Peer(stream));

@@ -52,7 +52,9 @@ impl Session {
             let first_end = fds.len();
             fds.extend(ends.handles());
             let last_end = fds.len();
-            fds.extend(self.actions.iter().map(AsFd::as_fd));
+            if recording {
+                fds.extend(self.actions.iter().map(AsFd::as_fd));
+            }
             let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
                 .unwrap_or_default();
             while let Some(signal) = self.signals.next() {

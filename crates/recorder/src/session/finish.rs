@@ -36,9 +36,13 @@ impl Session {
         tell: &mut dyn FnMut(&Message),
         attach: Duration,
     ) -> Result<Outcome, Error> {
+        let piped = is_stdout(&self.options.output);
+        if piped {
+            // If the reader of the pipe does not read, all threads may wait for it.
+            os::end_by_second_signal();
+        }
         let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
-        if is_stdout(&self.options.output) {
-            // If the reader of the pipe does not read, a second signal ends the recorder.
+        if piped {
             os::end_by_signals();
         }
         if let Some(trigger) = &*self.stopped.borrow() {

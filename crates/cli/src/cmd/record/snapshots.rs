@@ -4,6 +4,7 @@
 use super::values::{bytes, duration, time};
 use crate::failure::Failure;
 use klogger_os::files::discards;
+use klogger_recorder::destination::is_stdout;
 use klogger_recorder::snapshots::Options;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,7 +72,7 @@ impl Snapshots {
 
     /// Folder and name of the files.
     fn base(&self, output: &Path, name: &str) -> Result<PathBuf, Failure> {
-        let is_log = !output.metadata().is_ok_and(|found| discards(&found));
+        let is_log = !is_stdout(output) && !output.metadata().is_ok_and(|found| discards(&found));
         let stem = if is_log { output.file_stem() } else { None };
         let stem = stem.unwrap_or(name.as_ref());
         let Some(folder) = &self.snapshot_dir else {
