@@ -29,8 +29,8 @@ LOOK = 0.01
 
 class Recorder:
     """`options` are of `klogger record`, `command` is what it starts. Messages go to `errors`, with
-    the command's standard error. `group`: the process group; 0: a new one, None: ours. To be entered;
-    when it is left, it is stopped.
+    the command's standard error. `group`: the process group; 0: a new one, None: ours. To be
+    entered; when it is left, it is stopped.
     """
 
     def __init__(

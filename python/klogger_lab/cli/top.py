@@ -108,10 +108,13 @@ def top(args: argparse.Namespace, command: list[str]) -> int:
         return once(args, plan)
     if args.html:
         return page(args, plan, title(args, command))
-    from klogger_lab.top import screen
-
     with stoppable():
-        return screen.show(plan, args.every, args.analysis, title(args, command))
+        window = Window(plan, args.every, most=1)
+        # It gets ready while the screen is loaded.
+        window.begin()
+        from klogger_lab.top import screen
+
+        return screen.show(window, args.analysis, title(args, command))
 
 
 def check(args: argparse.Namespace, command: list[str]) -> None:
