@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,28 @@ def test_a_pause_does_not_hide_another_analysis_nor_the_end() -> None:
         assert "it has ended" in "\n".join(screen_of(app))
 
     drive(fake, use)
+
+
+def test_a_pause_before_the_first_frame_does_not_keep_it_away() -> None:
+    class Slow(Later):
+        def frames(self, stop: threading.Event) -> Iterator[Frame]:
+            assert self.go.wait(PATIENCE)
+            yield self.given[0]
+            stop.wait(PATIENCE)
+
+    fake = Slow(frame(), frame())
+
+    async def run() -> None:
+        app = Top(fake, "scheduler: ./prog")  # type: ignore[arg-type]
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("space", "s", "S", "v", "v", "enter", "2", "right", "slash", "escape")
+            assert not app.paused and ("pause", True) not in fake.calls
+            fake.go.set()
+            await until(pilot, lambda: bool(app.shown))
+        assert app.work is not None
+        app.work.join(PATIENCE)
+
+    asyncio.run(run())
 
 
 def test_keys_do_nothing_below_a_panel() -> None:

@@ -269,6 +269,9 @@ class Top(App[None]):
         if field.has_focus:
             field.insert_text_at_cursor(" ")
             return
+        if self.frame is None:
+            # There is nothing yet that could stand still.
+            return
         self.paused = not self.paused
         self.window.pause(self.paused)
         self.draw()
