@@ -25,10 +25,10 @@ SHARE, START = 0.10, 2.0
 SECONDS, STARTS = 60, 5
 PATIENCE = 180
 TICKS = os.sysconf("SC_CLK_TCK")
-# Switches of two partners, RATE events in a second: two for each switch, in ten portions.
+# Two partners wake each other, in ten portions a second: a round is seven events.
 LOAD = """
 import subprocess, sys, time
-rounds, due = int(sys.argv[2]) // 40, time.monotonic()
+rounds, due = int(sys.argv[2]) // 70, time.monotonic()
 while True:
     words = [sys.argv[1], str(rounds), "processes", "0"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

@@ -41,6 +41,8 @@ __all__ = ["Behind", "Cost", "Frame", "Plan", "Window"]
 
 # How often it is looked whether the next frame is due, or wanted at once.
 LOOK = 0.05
+# Seconds until the first frame, which need not have a whole window.
+FIRST = 0.5
 # Failures of a snapshot in a row, of a recorder that still runs, until we give up.
 FAILURES = 5
 
@@ -166,7 +168,7 @@ class Window:
 
     def frames(self, stop: threading.Event) -> Iterator[Frame]:
         """A frame as often as the budget allows, until the recording has ended or `stop` is set."""
-        due = time.monotonic() + min(self.every, 1.0)
+        due = time.monotonic() + min(self.every, FIRST)
         while not stop.is_set():
             again = self.wanted.is_set() and self.last is not None
             over = self.is_over()
