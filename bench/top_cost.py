@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What `klogger top` takes of a CPU, in the terminal and as a page, and how soon it shows a frame."""
+"""What `klogger top` takes of a CPU, and how soon it shows a frame."""
 
 import fcntl
 import os
