@@ -22,7 +22,8 @@ from measure import cell
 
 RATE = 200_000
 SHARE, START = 0.10, 2.0
-SECONDS, STARTS = 60, 5
+# Until the window is full, however late the recorder starts; and what is measured then.
+FULL, SECONDS, STARTS = 20, 60, 5
 PATIENCE = 180
 TICKS = os.sysconf("SC_CLK_TCK")
 # Two partners wake each other, in ten portions a second: a round is seven events.
@@ -128,8 +129,9 @@ def running(tools, *words) -> Iterator[Top]:
 def measured(tools, words: tuple[str, ...]) -> tuple[float, float, float, float]:
     """Shares of a CPU, of the recorder and of all else; seconds between frames; events a second."""
     with running(tools, *words) as one:
-        # What is loaded for the first frames is not loaded again.
-        one.until(2)
+        # From when the window is full: before, each frame costs more than the one before it.
+        time.sleep(FULL)
+        one.until(len(one.came) + 1)
         begin, frames = one.used(), len(one.came)
         time.sleep(SECONDS)
         one.until(frames + 1)
@@ -144,10 +146,11 @@ def measured(tools, words: tuple[str, ...]) -> tuple[float, float, float, float]
     )
 
 
-def first_frame(tools, words: tuple[str, ...]) -> float:
+def first_frame(tools, words: tuple[str, ...]) -> tuple[float, float]:
+    """Seconds until then, and CPU seconds, which others on the machine hardly change."""
     with running(tools, *words) as one:
         one.until(1)
-        return one.came[0] - one.begun
+        return one.came[0] - one.begun, sum(one.used()[1:])
 
 
 def goal(what: str, found: str, most: str, reached: bool) -> str:
@@ -158,10 +161,10 @@ def top(tools) -> list[str]:
     rows, verdicts = [], []
     for name, words in ARMS.items():
         recorder, rest, every, rate = measured(tools, words)
-        starts = [first_frame(tools, words) for _ in range(STARTS)]
+        starts, spent = zip(*(first_frame(tools, words) for _ in range(STARTS)), strict=True)
         rows.append(
             f"| {name} | {rate:,.0f} | {recorder:.1%} | {rest:.1%} | {recorder + rest:.1%} |"
-            f" {every:.1f} s | {cell(starts, 2)} |"
+            f" {every:.1f} s | {cell([*starts], 2)} | {cell([*spent], 2)} |"
         )
         both, start = recorder + rest, statistics.median(starts)
         verdicts += [
@@ -173,13 +176,13 @@ def top(tools) -> list[str]:
         "",
         (
             f"`klogger top -s scheduler` of two partners that switch, about {RATE:,} events/s, with"
-            f" a window of 10 s. CPU time of all its processes for {SECONDS} s, from the second"
-            " frame on (/proc/PID/stat); not that of probes, which the command's threads spend. The"
+            f" a window of 10 s. CPU time of all its processes for {SECONDS} s, with a full"
+            " window (/proc/PID/stat); not that of probes, which the command's threads spend. The"
             f" page has one reader, which draws nothing. Until the first frame: {STARTS} starts."
         ),
         "",
-        "| | events/s | recorder | all else | together | from frame to frame | first frame, s |",
-        "|---|---|---|---|---|---|---|",
+        "| | events/s | recorder | all else | together | between frames | first frame, s | CPU s |",
+        "|---|---|---|---|---|---|---|---|",
         *rows,
         "",
         *verdicts,

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from screens import PATIENCE, Fake, drive, frame, result, screen_of, table_of, until
 from textual.pilot import Pilot
 
@@ -198,3 +199,24 @@ def test_columns_that_do_not_fit_are_reached_by_keys() -> None:
         await until(pilot, lambda: "xxx" in "\n".join(screen_of(app)))
 
     drive(Fake([frame(results=[wide])]), use)
+
+
+def test_a_frame_that_comes_at_the_end_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Later(frame(), frame(2))
+
+    async def run() -> None:
+        app = Top(fake, "scheduler: ./prog")  # type: ignore[arg-type]
+
+        def draw() -> None:
+            """As Textual refuses what comes when it takes the screen away."""
+            app.exit()
+            raise RuntimeError("this widget is not there any more")
+
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: bool(app.shown))
+            monkeypatch.setattr(app, "draw", draw)
+            fake.go.set()
+            await asyncio.to_thread(fake.ended.wait, PATIENCE)
+        assert app.failure is None and fake.ended.is_set()
+
+    asyncio.run(run())

@@ -81,7 +81,8 @@ class Meter:
         passed = max(now[0] - self.last[0], 1e-3)
         recorder = max(now[1] - self.last[1], 0.0) / passed
         spent = max(now[2] - self.last[2], 0.0)
-        self.frame = spent if self.frame is None else KEPT * self.frame + (1 - KEPT) * spent
+        # One that costs more is believed at once, one that costs less after a while.
+        self.frame = max(spent, KEPT * (self.frame or 0.0) + (1 - KEPT) * spent)
         self.last = now
         if self.first is None:
             # What is loaded for the first frame is not loaded again.

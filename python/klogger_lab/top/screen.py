@@ -108,8 +108,9 @@ class Top(App[None]):
         self.work = threading.Thread(target=self.follow, name="frames", daemon=True)
         self.work.start()
 
-    async def on_unmount(self) -> None:
+    def exit(self, *words: Any, **named: Any) -> None:
         self.stopping.set()
+        super().exit(*words, **named)
 
     @property
     def table(self) -> DataTable[Text]:
@@ -127,11 +128,13 @@ class Top(App[None]):
                         self.first = frame.analyses[0].name
                         self.window.choose(self.first)
         except Exception as failure:
-            self.failure = failure
-            self.tell(self.exit)
+            # A screen that is being taken away refuses what is drawn on it.
+            if not self.stopping.is_set():
+                self.failure = failure
+                self.tell(self.exit)
 
     def tell(self, what: Callable[..., Any], *words: Any) -> None:
-        """The screen may have ended meanwhile."""
+        """The screen may be about to end."""
         if not self.stopping.is_set():
             with contextlib.suppress(RuntimeError):
                 self.call_from_thread(what, *words)

@@ -42,7 +42,7 @@ __all__ = ["Behind", "Cost", "Frame", "Plan", "Window"]
 # How often it is looked whether the next frame is due, or wanted at once.
 LOOK = 0.05
 # Seconds until the first frame, which need not have a whole window.
-FIRST = 0.5
+FIRST = 0.3
 # Failures of a snapshot in a row, of a recorder that still runs, until we give up.
 FAILURES = 5
 
