@@ -117,7 +117,8 @@ def ip_of_bytes() -> str:
         f"printf('%x', (x[{byte}] * 256 + x[{byte + 1}])::BIGINT)" for byte in range(1, 17, 2)
     )
     joined = " || ':' || ".join(groups)
-    text = f"({joined})"
+    # DuckDB reads all of this when a log is opened: the text stands there once, with a name.
+    text = '"klogger t"'
     runs = [f"(^|:)0(:0){{{more}}}(:|$)" for more in range(7, 0, -1)]
     cases = " ".join(
         f"WHEN regexp_matches({text}, '{run}') THEN regexp_replace({text}, '{run}', '::')"
@@ -130,7 +131,7 @@ def ip_of_bytes() -> str:
     return (
         f"CASE WHEN len(x) = 4 THEN {v4} WHEN len(x) <> 16 THEN x::VARCHAR"
         f" WHEN x[1:12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255] THEN '::ffff:' || {mapped}"
-        f" {cases} ELSE {text} END"
+        f" ELSE list_transform([{joined}], lambda {text}: CASE {cases} ELSE {text} END)[1] END"
     )
 
 

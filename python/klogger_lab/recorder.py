@@ -29,7 +29,8 @@ LOOK = 0.01
 
 class Recorder:
     """`options` are of `klogger record`, `command` is what it starts. Messages go to `errors`, with
-    the command's standard error. To be entered; when it is left, it is stopped.
+    the command's standard error. `group`: the process group; 0: a new one, None: ours. To be
+    entered; when it is left, it is stopped.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Recorder:
         stdin: int | None = subprocess.DEVNULL,
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        own_group: bool = True,
+        group: int | None = 0,
         pass_fds: Sequence[int] = (),
     ) -> None:
         words = [find_klogger(), "record", "-q", *JSON, *map(str, options)]
@@ -52,10 +53,10 @@ class Recorder:
         self.place = 0
         with errors.open("wb") as out:
             try:
-                # In a process group of its own, Ctrl-C reaches it by way of us, once.
+                # Outside of our process group, Ctrl-C reaches it by way of us, once.
                 self.process = subprocess.Popen(
                     self.words, stdin=stdin, stdout=output, stderr=out, cwd=folder,
-                    env=environment, process_group=0 if own_group else None, pass_fds=pass_fds,
+                    env=environment, process_group=group, pass_fds=pass_fds,
                 )  # fmt: skip
             except OSError as error:
                 raise cannot_run(words[0], error) from None
@@ -112,9 +113,10 @@ class Recorder:
                 self.process.wait(patience)
 
     def send(self, number: int) -> None:
-        """To its process group, if it has one of its own."""
-        if os.getpgid(self.pid) == self.pid:
-            os.killpg(self.pid, number)
+        """To its process group, if that is not ours."""
+        group = os.getpgid(self.pid)
+        if group != os.getpgrp():
+            os.killpg(group, number)
         else:
             self.process.send_signal(number)
 

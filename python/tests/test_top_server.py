@@ -267,6 +267,19 @@ def test_too_many_connections_are_closed_at_once(server: Server, hub: Hub) -> No
     assert status(ask(server, f"/{token(server)}/")) == 200
 
 
+def test_strangers_do_not_keep_others_out(server: Server, hub: Hub) -> None:
+    """Any user of the machine can connect, and say nothing."""
+    with events(server) as reader, contextlib.ExitStack() as stack:
+        wait(hub.is_watched)
+        strangers = [stack.enter_context(connect(server)) for _ in range(CONNECTIONS_MAX + 8)]
+        assert status(ask(server, f"/{token(server)}/")) == 200
+        # The oldest had to go, but not who knows the word.
+        assert strangers[0].recv(1) == b""
+        hub.publish(b"{}")
+        until(reader, b"event: frame\ndata: {}\n\n")
+        assert len(server.listener.known) <= CONNECTIONS_MAX
+
+
 def test_all_are_told_when_it_ends(hub: Hub) -> None:
     before = threading.active_count()
     with pytest.raises(Failure), Server(hub) as server:

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -105,13 +106,14 @@ def test_the_name_of_a_thread_is_text(env, name):
 class Screen:
     """`klogger top` in a terminal."""
 
-    def __init__(self, env, *words):
+    def __init__(self, env, *words, shell=False):
         self.screen = pyte.Screen(COLUMNS, LINES)
         self.stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execvpe(sys.executable, words_of(*words), env)
+            command = ["bash", "--norc", "-i"] if shell else words_of(*words)
+            os.execvpe(command[0], command, env)
         size = struct.pack("HHHH", LINES, COLUMNS, 0, 0)
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, size)
         self.code = None
@@ -164,8 +166,8 @@ class Screen:
 def screen(env):
     shown = []
 
-    def show(*words):
-        shown.append(Screen(env, *words))
+    def show(*words, **options):
+        shown.append(Screen(env, *words, **options))
         return shown[-1]
 
     yield show
@@ -183,14 +185,42 @@ def recorders(folder):
     return found
 
 
-def nothing_is_left(env, *, folder=True):
-    def gone():
-        return not recorders(env["TMPDIR"]) and not (folder and os.listdir(env["TMPDIR"]))
+def nothing_is_left(env):
+    folder = env["TMPDIR"]
+    until(
+        lambda: not any(map(is_running, recorders(folder))) and not os.listdir(folder),
+        lambda: (recorders(folder), os.listdir(folder)),
+    )
 
+
+def until(what, why=lambda: ""):
     deadline = time.monotonic() + PATIENCE
-    while not gone():
-        assert time.monotonic() < deadline, (recorders(env["TMPDIR"]), os.listdir(env["TMPDIR"]))
+    while not what():
+        assert time.monotonic() < deadline, why()
         time.sleep(0.05)
+
+
+def is_running(pid):
+    """One that has ended may be there until somebody asks for its exit code."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def descendants(pid):
+    found, new = set(), {pid}
+    while new:
+        found |= new
+        new = {child for one in new for child in children(one)} - found
+    return found - {pid}
+
+
+def children(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def test_the_screen_in_80x24(env, screen, workloads):
@@ -242,12 +272,57 @@ def test_nothing_is_left_however_it_ends(env, screen, workloads, how):
     nothing_is_left(env)
 
 
-def test_a_recording_does_not_outlive_its_screen(env, screen):
-    """Not even one that is killed. Only its folder is left then."""
-    one = screen("--window", "1s", "-a")
+DEAF = "trap '' INT TERM HUP; while :; do sleep 0.01; done"
+
+
+@pytest.mark.parametrize("command", [["-a"], ["--", "sh", "-c", DEAF]])
+def test_nothing_outlives_a_screen_that_is_killed(env, screen, command):
+    one = screen("--window", "1s", *command)
     one.has("under 100us")
+    running = descendants(one.pid)
+    assert len(running) >= 3
     os.kill(one.pid, signal.SIGKILL)
-    nothing_is_left(env, folder=False)
+    nothing_is_left(env)
+    until(lambda: not any(map(is_running, running)))
+
+
+def test_a_command_that_cares_for_no_signal_ends(env, screen):
+    one = screen("--window", "1s", "--", "sh", "-c", DEAF)
+    one.has("under 100us")
+    running = descendants(one.pid)
+    one.press("q")
+    one.until(one.ended)
+    assert one.code == 0
+    nothing_is_left(env)
+    until(lambda: not any(map(is_running, running)))
+
+
+def test_a_reader_that_has_had_enough_ends_it(env):
+    """`klogger top --once | head -1`"""
+    with subprocess.Popen(
+        words_of("--once", "--window", "100ms", "-a"), env=env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as one:  # fmt: skip
+        one.stdout.close()
+        assert one.stderr.read() == ""
+    nothing_is_left(env)
+
+
+def test_it_comes_back_from_the_background(env, screen):
+    """Of a shell with job control; the recording goes on meanwhile."""
+    one = screen(shell=True)
+    one.press(shlex.join(words_of("--window", "1s", "-a")) + "\r")
+    one.has("under 100us")
+    one.press("\x1a")
+    one.has("Stopped")
+    assert recorders(env["TMPDIR"])
+    one.press("fg\r")
+    one.has("under 100us")
+    one.press("q")
+    one.until(lambda: b"\x1b[?1049l" in one.raw[-2000:] and not recorders(env["TMPDIR"]))
+    one.press("exit\r")
+    one.until(one.ended)
+    nothing_is_left(env)
 
 
 def test_a_recorder_that_dies_is_explained(env, screen, workloads):

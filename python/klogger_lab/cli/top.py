@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -108,10 +106,13 @@ def top(args: argparse.Namespace, command: list[str]) -> int:
         return once(args, plan)
     if args.html:
         return page(args, plan, title(args, command))
-    from klogger_lab.top import screen
-
     with stoppable():
-        return screen.show(plan, args.every, args.analysis, title(args, command))
+        window = Window(plan, args.every, most=1)
+        # It gets ready while the screen is loaded.
+        window.begin()
+        from klogger_lab.top import screen
+
+        return screen.show(window, args.analysis, title(args, command))
 
 
 def check(args: argparse.Namespace, command: list[str]) -> None:
@@ -191,18 +192,26 @@ def once(args: argparse.Namespace, plan: Plan) -> int:
         until = time.monotonic() + plan.window
         while time.monotonic() < until and not window.is_over():
             time.sleep(0.02)
-        frame = next(window.frames(threading.Event()))
+        frame = window.frame()
         # Before the end of the recorder, which may take a while.
+        tell(args, frame)
+    if frame.state == "failed" or (frame.state == "running" and frame.reason):
+        raise Failure(frame.reason)
+    for note in frame.notes:
+        complain(note)
+    return 2 if any(r.status == "failed" for r in frame.results) else 0
+
+
+def tell(args: argparse.Namespace, frame: Frame) -> None:
+    try:
         if args.format == "json":
             json.dump(frame.as_json(), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
             print(flush=True)
         else:
             print_frame(frame)
-    if frame.state == "failed":
-        raise Failure(frame.reason)
-    for note in frame.notes:
-        complain(note)
-    return 2 if any(r.status == "failed" for r in frame.results) else 0
+    except BrokenPipeError:
+        # Who reads has had enough (`| head`). What is left must not be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def page(args: argparse.Namespace, plan: Plan, what: str) -> int:
@@ -234,8 +243,7 @@ def print_frame(frame: Frame) -> None:
     terminal.print_findings(out, frame.results)
     for result in frame.results:
         terminal.print_drawn(out, result, notes=False)
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

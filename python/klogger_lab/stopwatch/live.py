@@ -61,7 +61,7 @@ def record(recording: Recording, folder: Path, tell: Callable[[object], None]) -
                 os.mkfifo(folder / name)
             held = ["/bin/sh", "-c", HOLD.format(error=error), str(folder), *command]
         recorder = Recorder(
-            options, folder / "messages", command=held, output=1, stdin=None, own_group=False,
+            options, folder / "messages", command=held, output=1, stdin=None, group=None,
             pass_fds=[error],
         )  # fmt: skip
         try:

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 BUDGET = 0.10
+# What is aimed at. No measurement sees all: the end of a frame's processes, a frame that costs more
+# than the last ones.
+AIM = 0.09
 # If the recorder alone needs the budget, frames still get a little: else nothing would be seen.
 LEAST = 0.01
 # Of old measurements, in the average of what a frame costs.
@@ -78,12 +81,13 @@ class Meter:
         passed = max(now[0] - self.last[0], 1e-3)
         recorder = max(now[1] - self.last[1], 0.0) / passed
         spent = max(now[2] - self.last[2], 0.0)
-        self.frame = spent if self.frame is None else KEPT * self.frame + (1 - KEPT) * spent
+        # One that costs more is believed at once, one that costs less after a while.
+        self.frame = max(spent, KEPT * (self.frame or 0.0) + (1 - KEPT) * spent)
         self.last = now
         if self.first is None:
             # What is loaded for the first frame is not loaded again.
             self.first = now
-        left = max(BUDGET - recorder, LEAST)
+        left = max(AIM - recorder, LEAST)
         wanted = min(self.frame / left, LONGEST)
         since = now[0] - self.first[0]
         share = (now[1] - self.first[1] + now[2] - self.first[2]) / since if since else recorder

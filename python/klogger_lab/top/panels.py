@@ -23,6 +23,7 @@ klogger top: the analyses of a schema over the last seconds
   s              sort by the next column (a click on its name does, too)
   S              the other direction
   /              only rows with these words; Escape shows all
+  <, >           the columns that do not fit; shift and left or right, too
   v              the picture of the analysis, or its table
   space          pause, and go on
   q, Ctrl-C      end the recording

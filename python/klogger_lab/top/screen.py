@@ -18,17 +18,19 @@ from rich.text import Text
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from klogger import findings
 from klogger.analysis import Column
+from klogger.executor import Result
 from klogger.failure import Failure
 from klogger.units import printable
-from klogger_lab.top import rows
+from klogger_lab.top import behind, rows
 from klogger_lab.top.panels import Events, Help
 from klogger_lab.top.rows import Order, Shown
-from klogger_lab.top.window import Behind, Frame, Plan, Window
+from klogger_lab.top.window import Behind, Frame, Window
 
 # Sentences above the table.
 SENTENCES = 2
@@ -46,7 +48,8 @@ class Top(App[None]):
     #head { height: 3; text-wrap: nowrap; text-overflow: ellipsis; }
     #said { height: auto; max-height: 6; }
     #table { height: 1fr; }
-    #figure { height: 1fr; display: none; overflow: auto; }
+    #figure { height: 1fr; display: none; }
+    #table, #figure { scrollbar-size-vertical: 1; }
     #filter { height: 1; border: none; display: none; }
     Tabs { height: 2; }
     """
@@ -55,6 +58,8 @@ class Top(App[None]):
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("left", "turn(-1)", "analysis", priority=True, show=False),
         Binding("right", "turn(1)", "analysis", priority=True, show=False),
+        Binding("less_than_sign,shift+left", "scroll(-1)", "columns", show=False),
+        Binding("greater_than_sign,shift+right", "scroll(1)", "columns", show=False),
         Binding("space", "pause", "pause", priority=True),
         Binding("s", "sort", "sort"),
         Binding("S", "reverse", "reverse", show=False),
@@ -72,7 +77,9 @@ class Top(App[None]):
         self.window, self.about, self.first = window, printable(about), analysis
         self.frame: Frame | None = None
         self.names: list[str] = []
+        # What is in the table, and of which answer.
         self.shown: Shown | None = None
+        self.result: Result | None = None
         self.orders: dict[str, Order] = {}
         self.words = ""
         self.paused = self.drawn = False
@@ -85,7 +92,8 @@ class Top(App[None]):
         yield Tabs(id="names")
         yield Static("", id="said", markup=False)
         yield DataTable(id="table", cursor_type="row", zebra_stripes=False)
-        yield Static("", id="figure", markup=False)
+        with VerticalScroll(id="figure"):
+            yield Static("", id="drawing", markup=False)
         yield Input(
             id="filter", placeholder="rows that contain these words; Escape: all", compact=True
         )
@@ -100,8 +108,9 @@ class Top(App[None]):
         self.work = threading.Thread(target=self.follow, name="frames", daemon=True)
         self.work.start()
 
-    async def on_unmount(self) -> None:
+    def exit(self, *words: Any, **named: Any) -> None:
         self.stopping.set()
+        super().exit(*words, **named)
 
     @property
     def table(self) -> DataTable[Text]:
@@ -116,37 +125,36 @@ class Top(App[None]):
                 for frame in self.window.frames(self.stopping):
                     self.tell(self.take, frame)
                     if self.first is None and frame.analyses:
-                        # All were not wanted: only what is on the screen is run.
                         self.first = frame.analyses[0].name
                         self.window.choose(self.first)
         except Exception as failure:
-            self.failure = failure
-            self.tell(self.exit)
+            # A screen that is being taken away refuses what is drawn on it.
+            if not self.stopping.is_set():
+                self.failure = failure
+                self.tell(self.exit)
 
     def tell(self, what: Callable[..., Any], *words: Any) -> None:
-        """The screen may have ended meanwhile."""
+        """The screen may be about to end."""
         if not self.stopping.is_set():
             with contextlib.suppress(RuntimeError):
                 self.call_from_thread(what, *words)
 
     # What is on the screen.
 
-    def take(self, frame: Frame) -> None:
-        if self.paused and self.frame is not None:
-            return
+    async def take(self, frame: Frame) -> None:
         self.frame = frame
         names = [one.name for one in frame.analyses]
         if names != self.names:
-            self.name_tabs(names)
+            await self.name_tabs(names)
         self.draw()
 
-    def name_tabs(self, names: list[str]) -> None:
+    async def name_tabs(self, names: list[str]) -> None:
         self.names = names
         tabs = self.query_one("#names", Tabs)
-        tabs.clear()
+        await tabs.clear()
         for number, name in enumerate(names, 1):
             label = f"{number} {name}" if number < 10 else name
-            tabs.add_tab(Tab(Content(printable(label)), id=f"analysis-{number}"))
+            await tabs.add_tab(Tab(Content(printable(label)), id=f"analysis-{number}"))
         chosen = self.window.chosen or self.first
         if chosen in names:
             tabs.active = f"analysis-{names.index(chosen) + 1}"
@@ -160,17 +168,22 @@ class Top(App[None]):
         self.query_one("#head", Static).update(self.head())
         if frame is None:
             return
-        self.query_one("#said", Static).update(said(frame, self.chosen, self.words))
+        # The picture needs their room.
+        sentences = 0 if self.drawn else SENTENCES
+        self.query_one("#said", Static).update(said(frame, self.chosen, self.words, sentences))
         self.draw_table(frame)
-        picture = self.query_one("#figure", Static)
-        picture.display, self.table.display = self.drawn, not self.drawn
+        self.query_one("#figure").display, self.table.display = self.drawn, not self.drawn
         if self.drawn:
-            # It takes long to load, and most never ask for it.
-            from klogger import figure
+            self.draw_picture(frame)
 
-            result = frame.result(self.chosen)
-            lines = figure.lines(result, self.size.width) if result else []
-            picture.update(Text("\n".join(lines) or "this analysis has no picture for a terminal"))
+    def draw_picture(self, frame: Frame) -> None:
+        # It takes long to load, and most never ask for it.
+        from klogger import figure
+
+        result = frame.result(self.chosen)
+        lines = figure.lines(result, self.size.width - 1) if result else []
+        text = Text("\n".join(lines) or "this analysis has no picture for a terminal")
+        self.query_one("#drawing", Static).update(text)
 
     def head(self) -> Text:
         frame = self.frame
@@ -192,13 +205,14 @@ class Top(App[None]):
     def draw_table(self, frame: Frame) -> None:
         result = frame.result(self.chosen)
         table = self.table
-        at, top = table.cursor_row, table.scroll_y
+        x, y = table.scroll_x, table.scroll_y
+        before, at = self.about_row(), table.cursor_row
         table.clear(columns=True)
         self.shown = None
         if result is None or result.status != "answer":
             return
         order = self.orders.get(self.chosen, Order())
-        self.shown = rows.shown(result, order, self.words)
+        self.shown, self.result = rows.shown(result, order, self.words), result
         titles = map(printable, self.shown.titles(order))
         for i, (column, title) in enumerate(zip(self.shown.columns, titles, strict=True)):
             width = max(map(cell_len, [title, *(cells[i] for cells in self.shown.cells)]))
@@ -207,16 +221,34 @@ class Top(App[None]):
             pairs = zip(cells, self.shown.columns, strict=True)
             table.add_row(*(aligned(cell, column) for cell, column in pairs))
         if self.shown.cells:
-            table.move_cursor(row=min(at, len(self.shown.cells) - 1), scroll=False)
-            table.scroll_to(y=top, animate=False)
+            # The same one, wherever it is now; but the first row stays the first.
+            abouts = [behind.keys(result, row) for row in self.shown.rows] if at else []
+            same = abouts.index(before) if before in abouts else at
+            table.move_cursor(row=min(same, len(self.shown.cells) - 1), scroll=same != at)
+            table.scroll_to(x=x, y=y if same == at else None, animate=False)
+
+    def about_row(self) -> dict[str, Any] | None:
+        """What the chosen row is about."""
+        at, of = self.table.cursor_row, self.result
+        if of is None or self.shown is None or at >= len(self.shown.rows):
+            return None
+        return behind.keys(of, self.shown.rows[at])
 
     # What keys do.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Below a panel, nothing happens that nobody would see."""
+        return len(self.screen_stack) <= 1 or action in ("quit", "suspend_process")
+
+    def action_scroll(self, by: int) -> None:
+        """To the columns that do not fit."""
+        self.table.scroll_relative(x=by * self.size.width // 4, animate=False)
 
     def action_turn(self, by: int) -> None:
         field = self.query_one("#filter", Input)
         if field.has_focus:
             field.cursor_position += by
-        elif self.names and len(self.screen_stack) == 1:
+        elif self.names:
             at = self.names.index(self.chosen) if self.chosen in self.names else 0
             self.go_to((at + by) % len(self.names))
 
@@ -239,6 +271,9 @@ class Top(App[None]):
         field = self.query_one("#filter", Input)
         if field.has_focus:
             field.insert_text_at_cursor(" ")
+            return
+        if self.frame is None:
+            # There is nothing yet that could stand still.
             return
         self.paused = not self.paused
         self.window.pause(self.paused)
@@ -285,9 +320,14 @@ class Top(App[None]):
     def action_picture(self) -> None:
         self.drawn = not self.drawn
         self.draw()
+        self.back()
+
+    def back(self, _: None = None) -> None:
+        """The keys are for what is shown: also after a panel, during which all may have changed."""
+        (self.query_one("#figure") if self.drawn else self.table).focus()
 
     def action_help(self) -> None:
-        self.push_screen(Help())
+        self.push_screen(Help(), self.back)
 
     @on(DataTable.RowSelected)
     def row_selected(self) -> None:
@@ -295,14 +335,13 @@ class Top(App[None]):
 
     def action_events(self) -> None:
         """What is shown stands still meanwhile: the events are those of the row."""
-        result = self.frame.result(self.chosen) if self.frame else None
         at = self.table.cursor_row
-        if result is None or self.shown is None or at >= len(self.shown.rows):
+        if self.result is None or self.shown is None or at >= len(self.shown.rows):
             return
-        row = self.shown.rows[at]
-        threading.Thread(target=self.find, args=(result, row), daemon=True).start()
+        words = (self.result, self.shown.rows[at])
+        threading.Thread(target=self.find, args=words, daemon=True).start()
 
-    def find(self, result: Any, row: list[Any]) -> None:
+    def find(self, result: Result, row: list[Any]) -> None:
         try:
             found: Behind | Failure = self.window.behind(result, row)
         except Failure as failure:
@@ -313,7 +352,7 @@ class Top(App[None]):
         if isinstance(found, Failure):
             self.notify(printable(str(found)), markup=False)
         else:
-            self.push_screen(Events(found))
+            self.push_screen(Events(found), self.back)
 
     def on_resize(self) -> None:
         if self.frame is not None:
@@ -325,7 +364,7 @@ def aligned(text: str, column: Column) -> Text:
     return Text(text, justify="right" if rows.is_number(column) and not column.bar else "left")
 
 
-def said(frame: Frame, name: str, words: str) -> Text:
+def said(frame: Frame, name: str, words: str, sentences: int = SENTENCES) -> Text:
     """What the analysis asks and finds; why there is no answer; and what is missing."""
     text = Text(no_wrap=False, overflow="fold")
     result = frame.result(name)
@@ -339,7 +378,7 @@ def said(frame: Frame, name: str, words: str) -> Text:
                 result.status, "failed"
             )
             lines.append((f"{label}: {result.reason}", "yellow"))
-        lines += [(f"• {one.text}", "") for one in findings.of(result)[:SENTENCES]]
+        lines += [(f"• {one.text}", "") for one in findings.of(result)[:sentences]]
         if words:
             lines.append((f"only rows with: {words}", "reverse"))
     elif not frame.analyses:
@@ -352,9 +391,8 @@ def said(frame: Frame, name: str, words: str) -> Text:
     return text
 
 
-def show(plan: Plan, every: float, analysis: str | None, about: str) -> int:
+def show(window: Window, analysis: str | None, about: str) -> int:
     """Until somebody ends it. Raises the Failure of a recorder that could not start."""
-    window = Window(plan, every)
     app = Top(window, about, analysis)
     try:
         app.run()

@@ -3,25 +3,27 @@
 
 The recorder keeps its last seconds in memory (`klogger record --snapshots`) and writes no log. So
 nothing grows, and what no screen shows is never written. It runs as long as a shell that reads from
-a pipe of ours: if this process is killed, the pipe closes, and the recording ends.
+a pipe of ours, so that the last seconds of a command that has ended are still there. If this
+process is killed, `guard` ends both.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE, TimeoutExpired
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from types import TracebackType
 from typing import Any
 
 from klogger import program
 from klogger.failure import Failure
 from klogger_lab.recorder import Recorder
+from klogger_lab.top import guard
 
 # Runs the command, keeps its exit code, and then waits for the end of our pipe. What the command
 # writes must not be on the screen.
@@ -59,6 +61,25 @@ class Taken:
     short: bool
 
 
+class Guard:
+    """Our side of `guard`. `group` is its process group, for what is to end with us."""
+
+    def __init__(self, folder: Path) -> None:
+        words = [sys.executable, "-I", "-S", guard.__file__, str(folder)]
+        self.process = Popen(words, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, process_group=0)
+        self.group = self.process.pid
+
+    def end(self) -> None:
+        """The group is empty then. SIGINT is what it has got."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdout.read(1)
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(guard.ASKED)
+            self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
 class Source:
     """To be entered; when it is left, the recorder has ended. `folder` is a private one."""
 
@@ -69,16 +90,25 @@ class Source:
         self.code_file = folder / "code"
         # Before anything is logged: what is asked for has all.
         self.begun = time.monotonic()
-        self.recorder = Recorder(
+        self.guard = Guard(folder)
+        try:
+            self.recorder = self.recorder_of(plan)
+        except BaseException:
+            self.guard.end()
+            raise
+
+    def recorder_of(self, plan: Plan) -> Recorder:
+        return Recorder(
             [
                 *plan.options, "--snapshots", "--snapshot-before", f"{plan.window:g}s",
-                "--snapshot-memory", MEMORY, "--snapshot-dir", folder, "-o", "/dev/null",
+                "--snapshot-memory", MEMORY, "--snapshot-dir", self.folder, "-o", "/dev/null",
             ],
-            folder / "messages",
+            self.folder / "messages",
             command=[
                 "/bin/sh", "-c", RUN, "klogger-top", plan.output, self.code_file, *plan.command
             ],
             stdin=PIPE,
+            group=self.guard.group,
         )  # fmt: skip
 
     def __enter__(self) -> Source:
@@ -94,7 +124,7 @@ class Source:
 
     def end(self) -> None:
         """The command, if it still runs, gets what Ctrl-C would send it; the shell sees the end of
-        its input.
+        its input. What does not end by that, or has lost its recorder, is left to the guard.
         """
         if self.recorder.process.stdin is not None:
             with contextlib.suppress(OSError):
@@ -103,24 +133,7 @@ class Source:
             with contextlib.suppress(TimeoutExpired):
                 self.recorder.process.wait(PATIENCE)
         self.recorder.stop()
-        self.end_orphans()
-
-    def end_orphans(self) -> None:
-        """A recorder that was killed has not ended its command. They are in one process group."""
-        started = self.recorder.read().of("started")
-        pid = started[0].get("command_pid") if started else None
-        if self.recorder.process.poll() == 0 or not isinstance(pid, int):
-            return
-        with contextlib.suppress(OSError):
-            # It is the shell that we gave this file, and not another process with that number.
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if os.fsencode(self.code_file) in words:
-                self.kill(pid)
-
-    def kill(self, pid: int) -> None:
-        group = os.getpgid(pid)
-        if group != os.getpgrp():
-            os.killpg(group, signal.SIGTERM)
+        self.guard.end()
 
     def seconds(self) -> float:
         """Since the recorder was started."""

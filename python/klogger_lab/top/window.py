@@ -41,6 +41,8 @@ __all__ = ["Behind", "Cost", "Frame", "Plan", "Window"]
 
 # How often it is looked whether the next frame is due, or wanted at once.
 LOOK = 0.05
+# Seconds until the first frame, which need not have a whole window.
+FIRST = 0.3
 # Failures of a snapshot in a row, of a recorder that still runs, until we give up.
 FAILURES = 5
 
@@ -107,11 +109,19 @@ class Frame:
 
 class Window:
     """To be entered: then the recorder runs, with its files in a private folder. When it is left,
-    the recorder has ended and the folder is gone.
+    the recorder has ended and the folder is gone. `most`: how many analyses are run as long as none
+    is chosen; None: all.
     """
 
-    def __init__(self, plan: Plan, every: float = 1.0, source: type[Source] = Source) -> None:
-        self.plan, self.every, self.source_class = plan, every, source
+    def __init__(
+        self,
+        plan: Plan,
+        every: float = 1.0,
+        source: type[Source] = Source,
+        most: int | None = None,
+    ) -> None:
+        self.plan, self.every, self.source_class, self.most = plan, every, source, most
+        self.begun = False
         self.chosen: str | None = None
         self.number = self.failures = 0
         self.last: Frame | None = None
@@ -124,10 +134,20 @@ class Window:
         self.taken: Taken | None = None
         self.answers: dict[str, Result] = {}
 
+    def begin(self) -> None:
+        """Before the window is entered: the recorder gets ready while others load what they need.
+        If the window is never entered, the recorder ends with this process.
+        """
+        self.begun = True
+        self.folder = tempfile.TemporaryDirectory(prefix="klogger-top-")
+        self.source = self.source_class(self.plan, Path(self.folder.name))
+
     def __enter__(self) -> Window:
+        if not self.begun:
+            self.begin()
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="klogger-top-"))
-            self.source = stack.enter_context(self.source_class(self.plan, Path(folder)))
+            stack.callback(self.folder.cleanup)
+            stack.enter_context(self.source)
             stack.callback(self.close)
             self.meter = Meter(self.every, self.source.cpu_seconds)
             self.stack = stack.pop_all()
@@ -137,7 +157,7 @@ class Window:
         self.stack.close()
 
     def choose(self, name: str | None) -> None:
-        """The analysis that is run from now on, alone, and at once; None: all."""
+        """The analysis that is run from now on, alone, and at once; None: the first ones."""
         if name != self.chosen:
             self.chosen = name
             self.wanted.set()
@@ -148,7 +168,7 @@ class Window:
 
     def frames(self, stop: threading.Event) -> Iterator[Frame]:
         """A frame as often as the budget allows, until the recording has ended or `stop` is set."""
-        due = time.monotonic() + min(self.every, 1.0)
+        due = time.monotonic() + min(self.every, FIRST)
         while not stop.is_set():
             again = self.wanted.is_set() and self.last is not None
             over = self.is_over()
@@ -181,17 +201,16 @@ class Window:
         if not self.source.runs():
             return self.ended()
         try:
-            taken = self.source.take()
+            self.open(self.source.take())
             self.failures = 0
-        except Failure as failure:
-            # It may have ended in between; else it is asked again.
+        except (Failure, OSError) as failure:
+            # It may have ended in between; else it is asked again, also if the disk was full.
             self.failures += 1
             if self.source.runs() and self.failures < FAILURES and code is None:
                 return self.unchanged("running", str(failure))
             if not self.source.runs():
                 return self.ended()
             return self.unchanged("failed", str(failure))
-        self.open(taken)
         if code is not None:
             return self.made("ended", f"the command has ended with exit code {code}")
         return self.made("running", "")
@@ -206,9 +225,11 @@ class Window:
 
     def open(self, taken: Taken) -> None:
         """Takes the place of the log before."""
-        log = klogger.open(taken.log, locked=True)
-        # The tables have it all.
-        taken.log.unlink(missing_ok=True)
+        try:
+            log = klogger.open(taken.log, locked=True)
+        finally:
+            # The tables have it all.
+            taken.log.unlink(missing_ok=True)
         with self.lock:
             self.close()
             self.log, self.session, self.taken = log, executor.Session(log), taken
@@ -245,7 +266,7 @@ class Window:
 
     def to_run(self) -> list[Analysis]:
         if self.chosen is None:
-            return self.analyses
+            return self.analyses[: self.most]
         found = [one for one in self.analyses if one.name == self.chosen]
         if not found:
             names = [one.name for one in self.analyses]

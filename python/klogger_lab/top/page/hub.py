@@ -58,6 +58,12 @@ class Hub:
         finally:
             with self.changed:
                 del self.readers[number]
+                self.changed.notify_all()
+
+    def wait_empty(self, patience: float) -> None:
+        """Until all have read the end, if they do."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.readers, patience)
 
     def wanted(self) -> tuple[str, ...]:
         """The analyses that somebody looks at, each once; the first ones if nobody does."""

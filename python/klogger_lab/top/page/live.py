@@ -32,13 +32,12 @@ class Chosen(Window):
     def __init__(
         self, plan: Plan, hub: Hub, every: float = 1.0, source: type[Source] = Source
     ) -> None:
-        super().__init__(plan, every, source)
+        super().__init__(plan, every, source, FIRST)
         self.hub = hub
 
     def to_run(self) -> list[Analysis]:
         if not self.hub.first:
-            first = super().to_run() if self.chosen else self.analyses[:FIRST]
-            self.hub.first = tuple(one.name for one in first)
+            self.hub.first = tuple(one.name for one in super().to_run())
         names = {*self.hub.wanted()}
         return [one for one in self.analyses if one.name in names]
 

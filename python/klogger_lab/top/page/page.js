@@ -220,7 +220,8 @@ class Page {
 
   show(frame) {
     document.title = `${frame.title}: klogger top`;
-    document.getElementById("top-title").textContent = frame.title;
+    const title = document.getElementById("top-title");
+    [title.textContent, title.title] = [frame.title, frame.title];
     lines(document.getElementById("top-facts"), frame.facts, "li");
     lines(document.getElementById("top-losses"), frame.losses).hidden = !frame.losses.length;
     lines(document.getElementById("top-notes"), frame.notes, "p", "warning");

@@ -12,6 +12,7 @@ Host. No part of a request is ever the name of a file.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import hmac
@@ -35,11 +36,14 @@ from klogger_lab.top.page.hub import Hub, Sent
 ADDRESS = "127.0.0.1"
 # The port may be another one: that of `ssh -L`.
 HOSTS = frozenset({ADDRESS, "localhost"})
-# Connections at once, and analyses that one may ask for.
+# Connections at once, and analyses that one may ask for. If there are more, the oldest one goes
+# that has not shown the secret word yet: other users must not be able to keep the page's out.
 CONNECTIONS_MAX = 32
 CHOSEN_MAX = 64
 # Seconds that a browser may take to say what it wants, or to read a part of a frame.
 PATIENCE = 20.0
+# Seconds that all browsers together get to read that this is the end.
+LAST_WORDS = 3.0
 # Seconds between two words on a stream, so that a browser sees whether the connection stands.
 ALIVE = 1.0
 HEADERS = {
@@ -116,7 +120,10 @@ class Handler(BaseHTTPRequestHandler):
         """Whether it is from a page of ours, by somebody who was told its address."""
         hosts = self.headers.get_all("Host") or []
         named = len(hosts) == 1 and hosts[0].partition(":")[0] in HOSTS
-        return named and hmac.compare_digest(token.encode(), self.server.token.encode())
+        may = named and hmac.compare_digest(token.encode(), self.server.token.encode())
+        if may:
+            self.server.know(self.connection)
+        return may
 
     def answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.head(status, kind)
@@ -174,19 +181,23 @@ class Listener(ThreadingHTTPServer):
     def __init__(self, port: int, hub: Hub) -> None:
         self.hub = hub
         self.token = secrets.token_urlsafe(24)
-        self.places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self.lock = threading.Lock()
+        # Of each connection, in the order in which they came: whether it has shown the secret word.
+        self.known: dict[socket.socket, bool] = {}
         super().__init__((ADDRESS, port), Handler)
 
     def process_request(self, request: object, client_address: object) -> None:
         """In a thread of its own, if there is room for one more."""
         assert isinstance(request, socket.socket)
-        if not self.places.acquire(blocking=False):
+        if not self.has_room():
             self.shutdown_request(request)
             return
+        with self.lock:
+            self.known[request] = False
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self.places.release()
+            self.forget(request)
             raise
 
     def process_request_thread(self, request: object, client_address: object) -> None:
@@ -194,7 +205,30 @@ class Listener(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.places.release()
+            self.forget(request)
+
+    def has_room(self) -> bool:
+        """For one more; a stranger makes room for it."""
+        with self.lock:
+            if len(self.known) < CONNECTIONS_MAX:
+                return True
+            stranger = next((one for one, known in self.known.items() if not known), None)
+            if stranger is None:
+                return False
+            del self.known[stranger]
+        # Its thread sees the end of what it reads, and closes it.
+        with contextlib.suppress(OSError):
+            stranger.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def know(self, connection: socket.socket) -> None:
+        with self.lock:
+            if connection in self.known:
+                self.known[connection] = True
+
+    def forget(self, connection: socket.socket) -> None:
+        with self.lock:
+            self.known.pop(connection, None)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that has gone, or that sent nonsense: no matter of ours."""
@@ -233,6 +267,7 @@ class Server:
     ) -> None:
         said = str(error) if isinstance(error, Failure) else ""
         self.hub.publish(json.dumps({"reason": said}).encode(), ended=True)
+        self.hub.wait_empty(LAST_WORDS)
         self.listener.shutdown()
         self.listener.server_close()
 
