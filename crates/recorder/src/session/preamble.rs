@@ -34,6 +34,7 @@ impl Session {
             probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),
             costs: self.engines.iter().find_map(|e| e.costs()),
             snapshot: None,
+            segment: None,
         })
     }
 
