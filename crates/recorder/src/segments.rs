@@ -49,6 +49,8 @@ pub struct Keep {
 /// A ring's contents reach the writer within this time, so a segment's first events may be so much
 /// older than its file.
 const DRAINED_NS: u64 = 1_000_000_000;
+/// Bytes of a segment for its ledger, index and tables.
+const TAIL: u64 = 64 << 10;
 /// After a new segment could not be begun.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -61,6 +63,8 @@ pub struct Seams {
     /// Of the segment that is being written, with all additions.
     preamble: Preamble,
     due: Instant,
+    /// Bytes before the first block of the segment.
+    head: u64,
     names: Names,
     /// By stream, of this segment: how many events were lost, and between which times.
     lost: BTreeMap<Origin, (u64, u64, u64)>,
@@ -72,15 +76,17 @@ pub struct Seams {
 }
 
 impl Seams {
-    /// `preamble`: that of the first segment.
+    /// `preamble`, `head`: those of the first segment.
     pub fn new(
         plan: Plan,
         shelf: Arc<Shelf>,
         mode: u32,
         compression: Compression,
         preamble: Preamble,
+        head: u64,
     ) -> Seams {
         Seams {
+            head,
             due: due(&plan, Instant::now()),
             names: Names::new(&preamble),
             plan,
@@ -104,10 +110,12 @@ impl Seams {
         self.due.saturating_duration_since(Instant::now()).min(most)
     }
 
-    /// Whether a segment of so many bytes must end before `more` are added.
+    /// Whether a segment of so many bytes must end before records of `more` bytes are added. One
+    /// without any goes on, however large they are.
     pub fn is_due(&self, bytes: u64, more: u64) -> bool {
         let now = Instant::now();
-        let full = self.plan.size.is_some_and(|size| bytes + more > size);
+        let then = bytes.saturating_add(more + more / 64 + TAIL);
+        let full = bytes > self.head && self.plan.size.is_some_and(|size| then > size);
         let wanted = now >= self.due || (full && self.shelf.may_retry(now));
         wanted && !self.shelf.is_behind()
     }
@@ -175,6 +183,7 @@ impl Seams {
             }
         };
         writer.set_room(room(&self.shelf));
+        self.head = writer.bytes();
         self.preamble = preamble;
         Ok(writer)
     }

@@ -62,7 +62,7 @@ impl Session {
         let (plan, shelf) = (self.options.segments.clone()?, &self.segments.as_ref()?.shelf);
         writer.set_room(room(shelf));
         let (mode, compression) = (self.options.mode, self.options.compression);
-        Some(Seams::new(plan, shelf.clone(), mode, compression, preamble.clone()))
+        Some(Seams::new(plan, shelf.clone(), mode, compression, preamble.clone(), writer.bytes()))
     }
 
     /// Has segments completed that have ended; returns messages.

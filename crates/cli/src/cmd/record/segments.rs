@@ -15,13 +15,13 @@ pub enum Bound {
     Age(Duration),
 }
 
-/// The smallest segment: there is a preamble in each.
-const SIZE_MIN: u64 = 1 << 20;
+/// The smallest segment: each has a preamble, and a block has 1 MiB.
+const SIZE_MIN: u64 = 2 << 20;
 const AGE_MIN: Duration = Duration::from_millis(100);
 
 /// `60s`, `5m`: an age; `256M`: a size.
 pub fn segment(text: &str) -> Result<Bound, String> {
-    let help = || "write an age of 100ms or more, or a size of 1M or more: 60s, 5m, 256M, 1G";
+    let help = || "write an age of 100ms or more, or a size of 2M or more: 60s, 5m, 256M, 1G";
     match bound(text) {
         Some(Bound::Bytes(size)) if size >= SIZE_MIN => Ok(Bound::Bytes(size)),
         Some(Bound::Age(age)) if age >= AGE_MIN => Ok(Bound::Age(age)),
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(segment("5m"), Ok(Bound::Age(Duration::from_secs(300))));
         assert_eq!(segment("5M"), Ok(Bound::Bytes(5 << 20)));
         assert_eq!(keep("10"), Ok(Bound::Count(10)));
-        for wrong in ["0", "7", "0s", "0M", "1K", "1ms", "x", ""] {
+        for wrong in ["0", "7", "0s", "0M", "1M", "1ms", "x", ""] {
             assert!(segment(wrong).is_err(), "{wrong}");
         }
         for wrong in ["0", "0s", "0M", "-1", ""] {
