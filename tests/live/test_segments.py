@@ -18,7 +18,6 @@ from conftest import is_stopped
 from nightly import scaled
 
 SCHEMA = Path(__file__).with_name("numbered.klogger")
-NAMES = Path(__file__).with_name("flood.klogger")
 # Hits at a time, a prime number.
 BURST = 997
 
@@ -82,6 +81,16 @@ def check_each_once(log: oracles.Log):
     oracles.check_serials(log)
 
 
+def check_attempts(log: oracles.Log, attempts: int):
+    """Logged and lost are so many. What is lost in a full ring may also be one of the few events of
+    threads that begin and end.
+    """
+    missing = lost(log, "ring_full")
+    both = log.count("NUMBERED") + missing
+    assert attempts <= both <= attempts + min(missing, 100)
+    check_each_once(log)
+
+
 def lost(log: oracles.Log, *keys: str) -> int:
     wanted = ", ".join(f"'{key}'" for key in keys)
     return log.one(f"SELECT coalesce(sum(count), 0)::BIGINT FROM ledger WHERE key IN ({wanted})")
@@ -96,8 +105,7 @@ def test_logged_and_lost_are_all_at_every_seam(recorder, workloads, klogger, rin
     attempts, _ = run.finish()
     assert len(segments(run.out)) >= until
     log = oracles.Log(klogger, run.out)
-    assert log.count("NUMBERED") + lost(log, "ring_full") == attempts
-    check_each_once(log)
+    check_attempts(log, attempts)
     oracles.check_order(klogger, run.out)
     # Each segment is a log of its own, and together they have what the folder has.
     alone = [info(klogger, path) for path in segments(run.out)]
@@ -136,8 +144,7 @@ def test_what_is_lost_is_in_the_ledger_of_its_segment(recorder, workloads, klogg
     attempts += sum(thread["count"] for thread in oracles.workload_json(more)["threads"])
     log = oracles.Log(klogger, out)
     assert lost(log, "ring_full") > n // 2
-    assert log.count("NUMBERED") + lost(log, "ring_full") == attempts
-    check_each_once(log)
+    check_attempts(log, attempts)
     # The recorder tells the user of all of them.
     (said,) = re.findall(r"([0-9,]+) lost", err) or [""]
     assert int(said.replace(",", "")) == lost(log, "ring_full"), err
@@ -165,11 +172,13 @@ def test_the_newest_are_kept_with_their_names(recorder, workloads, klogger):
     assert not entries(whole, "segments_missing", "serial_gap")
     log = oracles.Log(klogger, run.out)
     check_each_once(log)
-    # The recorder's own events are in there as well.
-    in_removed = attempts - log.count("NUMBERED") - lost(log, "ring_full")
-    assert 0 < in_removed <= removed["count"]
-    own = "SELECT count(*) FROM numbered"
-    assert log.one(own) + in_removed + lost(log, "ring_full") == attempts
+    # Serial numbers say how many came before; the recorder's own events are in there as well.
+    before = log.one("""SELECT sum(first)::BIGINT FROM (SELECT min(serial) AS first FROM
+        (SELECT cpu, serial FROM attempt UNION ALL SELECT cpu, serial FROM lost WHERE cpu >= 0)
+        GROUP BY cpu)""")
+    assert before <= removed["count"] <= before + 100
+    hits = attempts - log.count("NUMBERED") - lost(log, "ring_full")
+    assert 0 < hits <= before
     # The workload was there before the first segment; its name is in all.
     named = "SELECT count(*) FROM process WHERE comm = 'bursts'"
     assert all(oracles.Log(klogger, path).one(named) > 0 for path in left)
@@ -290,8 +299,7 @@ def test_a_segment_that_cannot_be_begun(recorder, workloads, klogger):
     (entry,) = entries(info(klogger, run.out), "segment_not_begun")
     assert entry["severity"] == "notice" and "File exists" in entry["text"]
     log = oracles.Log(klogger, run.out)
-    assert log.count("NUMBERED") + lost(log, "ring_full") == attempts
-    check_each_once(log)
+    check_attempts(log, attempts)
 
 
 def test_followed_over_seams_while_old_ones_are_removed(recorder, workloads, klogger):
@@ -346,8 +354,14 @@ def test_snapshots_and_triggers_in_segments(recorder, workloads, klogger):
 )
 def test_what_makes_no_sense_is_refused(recorder, options, said):
     done, out = recorder.run("-s", SCHEMA, *options, "--", "true")
-    assert done.code == 2 and done.err.count("error:") == 1 and said in done.err
+    check_refused(done, said)
     assert not out.exists()
+
+
+def check_refused(done, said=""):
+    """With one message."""
+    assert done.code == 2 and said in done.err
+    assert len(re.findall("^(error|klogger):", done.err, re.M)) == 1, done.err
 
 
 def test_options_that_need_segments(recorder):
@@ -385,10 +399,8 @@ def test_folders_that_are_refused(recorder, workloads):
     link.symlink_to(recorder.dir)
     done, _ = refused(link)
     assert done.code == 2 and "it is a symbolic link" in done.err
-    done, _ = refused(recorder.dir / "none" / "there")
-    assert done.code == 2 and done.err.count("error:") == 1
-    done, _ = refused(Path("/proc/segments"))
-    assert done.code == 2 and done.err.count("error:") == 1
+    check_refused(refused(recorder.dir / "none" / "there")[0])
+    check_refused(refused(Path("/proc/segments"))[0])
 
 
 def test_no_folder_is_left_of_a_recording_that_did_not_start(recorder):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// bursts N US FILE: on each CPU a process that hits the tracepoint task_prctl_unknown (Linux 6.14) N
-// times, pauses so many microseconds, and so on until FILE exists. The hits of a process are
-// numbered; it reports how many there were. It changes no name, so that nothing else is logged.
+// bursts N US FILE: on each CPU a process that hits the tracepoint task_prctl_unknown (Linux 6.14)
+// N times, pauses so many microseconds, and so on until FILE exists. The hits of a process are
+// numbered; it reports how many there were.
 #include "oracle.h"
 #include <sys/prctl.h>
 

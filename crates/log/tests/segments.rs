@@ -204,6 +204,35 @@ fn error(folder: &Path) -> Error {
 }
 
 #[test]
+fn what_the_recorder_has_removed_is_said_once() {
+    let said = |counts: [u64; 3]| {
+        let folder = tempfile::tempdir().unwrap();
+        let blocks = recording(folder.path(), 5);
+        for (n, count) in (3..).zip(counts) {
+            let part = &blocks[2 * n as usize - 2..2 * n as usize];
+            let mut ledger = ledger_of(part, START + 1);
+            let removed = Entry::new(Key::SegmentsRemoved).count(count);
+            ledger.entries.push(removed.detail("segments 1 to 2, at times"));
+            ledger.entries.push(Entry::new(Key::ProbeMissed).count(7).detail("7 hits of A"));
+            let bytes = write(&of_segment(n, START), part, &ledger, Compression::None);
+            fs::write(folder.path().join(file_name(n)), bytes).unwrap();
+        }
+        (1..3).for_each(|n| fs::remove_file(folder.path().join(file_name(n))).unwrap());
+        let entries = Reader::open(folder.path()).unwrap().ledger(&[]).entries;
+        let missed: Vec<_> = entries.iter().filter(|e| e.key == "probe_missed").collect();
+        assert_eq!(missed.len(), 1);
+        assert_eq!((missed[0].count, &missed[0].text[..12]), (21, "21 hits of A"));
+        let removed: Vec<_> = entries.iter().filter(|e| e.key == "segments_removed").collect();
+        assert_eq!(removed.len(), 1);
+        (removed[0].count, removed[0].text.contains("at times"))
+    };
+    // Also events of streams that have none in later segments.
+    assert_eq!(said([210, 450, 450]), (450, true));
+    // Somebody else has removed more.
+    assert_eq!(said([0, 0, 210]), (400, false));
+}
+
+#[test]
 fn a_folder_without_segments_is_not_a_log() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(error(folder.path()), Error::NoSegments));

@@ -46,8 +46,8 @@ pub struct Keep {
     pub age: Option<Duration>,
 }
 
-/// A ring's contents reach the writer within this time, so a segment's first events may be so much
-/// older than its file.
+/// A ring's contents reach the writer within this time, so that the first events of a segment may be
+/// so much older than it.
 const DRAINED_NS: u64 = 1_000_000_000;
 /// Bytes of a segment for its ledger, index and tables.
 const TAIL: u64 = 64 << 10;
@@ -169,12 +169,11 @@ impl Seams {
     fn begin(&mut self) -> io::Result<Writer<Destination>> {
         let now_ns = os::monotonic_ns();
         let old = self.preamble.segment.clone().unwrap_or_default();
-        let start_ns = now_ns.saturating_sub(DRAINED_NS).max(old.start_ns);
-        // A thread that ended before has no events any more.
-        let threads = self.names.known(&self.preamble, start_ns);
+        // A thread that ended before that has no events any more.
+        let threads = self.names.known(&self.preamble, now_ns.saturating_sub(DRAINED_NS));
         let number = old.number + 1;
         let mut preamble = self.preamble.clone();
-        preamble.segment = Some(Segment { number, start_ns, threads, ..old });
+        preamble.segment = Some(Segment { number, start_ns: now_ns, threads, ..old });
         let path = self.shelf.folder().join(segments::file_name(number));
         let mut writer = loop {
             match create(&path, self.mode, &preamble, self.compression) {

@@ -34,8 +34,8 @@ impl Session {
         }
     }
 
-    /// Makes the folder for segments, if the log is to have some. Before the preamble, which has the
-    /// names of the recorder's threads.
+    /// Makes the folder for segments, if the log is to have some. It begins a thread, whose name is
+    /// in the preamble.
     pub(super) fn divide(&mut self, pipeline: &Pipeline) -> Result<(), Error> {
         let Some(plan) = &self.options.segments else { return Ok(()) };
         let folder = self.options.output.clone();
