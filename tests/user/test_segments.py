@@ -34,13 +34,13 @@ def test_each_call_is_in_one_segment_or_counted(recorder, build, room, ring, pau
     log = recorder.log(folder)
     lost = log.one("SELECT coalesce(sum(count), 0)::BIGINT FROM ledger WHERE severity = 'loss'")
     assert log.count("COUNT") + lost == attempts
-    assert log.one("SELECT count(DISTINCT (pid, tid, n)) FROM count") == log.count("COUNT")
+    assert log.one("SELECT count(DISTINCT (tgid, tid, n)) FROM count") == log.count("COUNT")
     assert log.one("SELECT coalesce(sum(count), 0)::BIGINT FROM lost") == lost
     keys = {key for (key,) in log.rows("SELECT key FROM ledger WHERE severity <> 'info'")}
     assert keys <= {"ring_full", "drain_late"}
     # In each thread the calls are in their order.
     assert (
-        log.one("""SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY tid
+        log.one("""SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY tgid, tid
         ORDER BY time, serial) AS before FROM count) WHERE n <= before""")
         == 0
     )
