@@ -157,6 +157,22 @@ def test_what_is_lost_is_in_the_ledger_of_its_segment(recorder, workloads, klogg
     assert ledgers[0] == ledgers[-1] == 0 or sum(map(bool, ledgers)) > 1
 
 
+def test_what_a_rate_limit_leaves_out_is_counted_once(recorder, workloads, klogger):
+    """Counters of the whole recording: each segment has its part."""
+    options = ("--segment", "200ms", "--rate-limit", "NUMBERED=1000/s")
+    run = Bursts(recorder, workloads, *options).until(8)
+    attempts, _ = run.finish()
+    log = oracles.Log(klogger, run.out)
+    left_out = lost(log, "rate_limited")
+    assert left_out > 0
+    missing = lost(log, "ring_full")
+    both = log.count("NUMBERED") + left_out + missing
+    assert attempts <= both <= attempts + min(missing, 100)
+    alone = [lost(oracles.Log(klogger, path), "rate_limited") for path in segments(run.out)]
+    assert sum(alone) == left_out
+    assert sum(map(bool, alone)) > 3
+
+
 def test_the_newest_are_kept_with_their_names(recorder, workloads, klogger):
     """`--keep`: the oldest are removed, and the ledger says which and how many events they had."""
     run = Bursts(recorder, workloads, "--segment", "100ms", "--keep", "3").until(12)
