@@ -8,7 +8,7 @@ use klogger_log::error::Error;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
-use klogger_log::preamble::{Preamble, Segment};
+use klogger_log::preamble::{KnownThread, Preamble, Segment};
 use klogger_log::reader::Reader;
 use klogger_log::segments::file_name;
 use klogger_log::stats::Stats;
@@ -187,6 +187,31 @@ proptest! {
         prop_assert!(entries[0].text.starts_with(&begin));
         prop_assert_eq!(reader.damage().len(), damages);
         prop_assert!(ledger.entries.iter().all(|e| e.key != "serial_gap"));
+    }
+
+    #[test]
+    fn whatever_is_wrong_in_a_segment_time_goes_on(
+        edits in prop::collection::vec((1..4_u32, any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        recording(folder.path(), 4);
+        for (number, at, byte) in edits {
+            let path = folder.path().join(file_name(number));
+            let mut bytes = fs::read(&path).unwrap();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            fs::write(&path, bytes).unwrap();
+        }
+        if let Ok(reader) = Reader::open(folder.path()) {
+            let (mut merge, mut last) = (reader.merge(&Selection::default()), 0);
+            while let Some(event) = merge.next() {
+                prop_assert!(last <= event.time_ns);
+                last = event.time_ns;
+            }
+            let damage = merge.damage().to_vec();
+            prop_assert!(events(&reader).len() + reader.ledger(&damage).lost() as usize >= 800);
+            reader.check_rest();
+        }
     }
 }
 
@@ -401,43 +426,43 @@ fn a_thread_keeps_the_name_that_it_had() {
     use klogger_log::process::Processes;
     let folder = tempfile::tempdir().unwrap();
     let preamble = preamble();
-    let exists = |pid: i64, comm: &str, at| {
-        let mut records = Vec::new();
-        record(&preamble, "PROCESS_EXISTS")
-            .int("pid", pid)
-            .int("tgid", pid)
-            .int("ppid", 1)
-            .text("comm", comm.as_bytes())
-            .text("command", b"")
-            .finish(at, &mut records);
-        records
-    };
-    let renamed = {
-        let mut records = Vec::new();
-        let record = record(&preamble, "PROCESS_RENAME").int("pid", 7);
-        record.text("comm", b"new").finish(START + 50, &mut records);
-        records
-    };
+    let mut exists = Vec::new();
+    record(&preamble, "PROCESS_EXISTS")
+        .int("pid", 7)
+        .int("tgid", 7)
+        .int("ppid", 1)
+        .text("comm", b"old")
+        .text("command", b"")
+        .finish(START + 1, &mut exists);
+    let mut renamed = Vec::new();
+    let record = record(&preamble, "PROCESS_RENAME").int("pid", 7);
+    record.text("comm", b"new").finish(START + 50, &mut renamed);
     let block = |origin, first_serial, records| Written { origin, first_serial, records, lost: 0 };
-    let blocks = [
-        block(Origin::Recorder, 0, exists(7, "old", START + 1)),
-        block(cpu(0), 0, renamed),
-        block(Origin::Recorder, 1, exists(7, "new", START + 100)),
-        block(Origin::Recorder, 2, exists(8, "late", START + 100)),
-    ];
-    segmented(folder.path(), &blocks, &[2], Compression::None);
-    let reader = Reader::open(folder.path()).unwrap();
-    let mut table = Processes::with_history(&reader);
-    let mut merge = reader.merge(&Selection::default());
-    while let Some(event) = merge.next() {
-        table.see(&event);
+    let blocks = [block(Origin::Recorder, 0, exists), block(cpu(0), 0, renamed)];
+    let known =
+        |comm: &str| KnownThread { pid: 7, tgid: 7, comm: comm.into(), ..KnownThread::default() };
+    for (n, name) in [(1, None), (2, Some("old")), (3, Some("new"))] {
+        let mut preamble = of_segment(n, START + u64::from(n));
+        preamble.segment.as_mut().unwrap().threads = name.map(known).into_iter().collect();
+        let part = blocks.get(n as usize - 1..n as usize).unwrap_or_default();
+        let bytes = write(&preamble, part, &ledger_of(part, START + 100), Compression::None);
+        fs::write(folder.path().join(file_name(n)), bytes).unwrap();
     }
-    let rows = table.into_rows(START + 200);
-    let of = |pid| rows.iter().filter(move |r| r.pid == pid).map(|r| (&r.comm[..], r.from_ns));
-    assert_eq!(of(7).collect::<Vec<_>>(), [(&b"old"[..], START), (&b"new"[..], START + 50)]);
-    assert_eq!(of(8).count(), 1);
-    let alone = Reader::open(folder.path().join(file_name(2))).unwrap();
-    assert_eq!(Processes::new(&alone).name(7), Some(&b"new"[..]));
+    let names = |path: &Path| {
+        let reader = Reader::open(path).unwrap();
+        let mut table = Processes::with_history(&reader);
+        let mut merge = reader.merge(&Selection::default());
+        while let Some(event) = merge.next() {
+            table.see(&event);
+        }
+        let rows = table.into_rows(START + 200).into_iter().filter(|row| row.pid == 7);
+        rows.map(|row| String::from_utf8(row.comm).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(folder.path()), ["old", "new"]);
+    assert_eq!(names(&folder.path().join(file_name(3))), ["new"]);
+    // The first one that is there has the names from those before it.
+    fs::remove_file(folder.path().join(file_name(1))).unwrap();
+    assert_eq!(names(folder.path()), ["old", "new"]);
 }
 
 #[test]
