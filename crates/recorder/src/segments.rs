@@ -144,7 +144,7 @@ impl Seams {
 
     /// Begins the next segment, and returns its writer and what is said of the one before. After an
     /// error the old one goes on, and this is tried again later.
-    pub fn next(&mut self) -> Option<(Writer<Destination>, About)> {
+    pub fn go_on(&mut self) -> Option<(Writer<Destination>, About)> {
         let (now, number) = (Instant::now(), self.number());
         match self.begin() {
             Ok(writer) => {

@@ -274,7 +274,7 @@ impl LogWriter {
         }
         let Some(seams) = &mut self.seams else { return };
         // After an error this segment becomes longer.
-        let Some((next, about)) = seams.next() else { return };
+        let Some((next, about)) = seams.go_on() else { return };
         let writer = std::mem::replace(&mut self.writer, next);
         self.ended.add(&writer.summary());
         seams.shelf().put(Closing { about, writer });

@@ -33,12 +33,9 @@ pub fn taken(snapshots: &[Taken], start_ns: u64, out: &mut String) {
     if snapshots.is_empty() {
         return;
     }
-    let titles = ("snapshot", "from", "to", "events", "hits");
-    let _ = writeln!(
-        out,
-        "\n{:>8} {:>12} {:>12} {:>14} {:>8}  {}",
-        titles.0, titles.1, titles.2, titles.3, titles.4, "file, and why"
-    );
+    let titles = ["snapshot", "from", "to", "events", "hits", "file, and why"];
+    let [number, from, to, events, hits, file] = titles;
+    let _ = writeln!(out, "\n{number:>8} {from:>12} {to:>12} {events:>14} {hits:>8}  {file}");
     for one in snapshots {
         let (from, to) = (seconds(one.from_ns, start_ns), seconds(one.to_ns, start_ns));
         let (events, hits) = (grouped(one.events), grouped(one.hits));

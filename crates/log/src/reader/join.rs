@@ -349,7 +349,6 @@ impl Joined {
 
 fn unite(sum: &mut Entry, entry: &Entry) {
     sum.recount(sum.count.saturating_add(entry.count));
-    let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-    sum.from_ns = least(sum.from_ns, entry.from_ns);
+    sum.from_ns = sum.from_ns.into_iter().chain(entry.from_ns).min();
     sum.to_ns = sum.to_ns.max(entry.to_ns);
 }

@@ -179,3 +179,60 @@ impl Shelf {
         Some(Entry::new(Key::SegmentsRemoved).count(events).detail(&what))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With five complete segments of 100 bytes and 7 serial numbers, which ended a minute apart,
+    /// the last one a minute ago.
+    fn shelf(folder: &Path, keep: Keep, size: Option<u64>) -> Shelf {
+        let shelf = Shelf::new(folder.into(), Plan { keep, size, age: None });
+        for number in 1..=5 {
+            fs::write(folder.join(segments::file_name(number)), "").unwrap();
+            let ended = Instant::now()
+                .checked_sub(Duration::from_secs(60 * u64::from(6 - number)))
+                .expect("the machine has been up for some minutes");
+            let done = Done { number, bytes: 100, serials: 7, ended };
+            shelf.state().complete.push_back(done);
+        }
+        shelf
+    }
+
+    fn left_after_trim(keep: Keep, size: Option<u64>, writing: u64) -> Vec<u32> {
+        let folder = tempfile::tempdir().unwrap();
+        shelf(folder.path(), keep, size).trim(writing);
+        segments::numbers(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let keep = Keep::default;
+        assert_eq!(left_after_trim(keep(), None, 1 << 40), [1, 2, 3, 4, 5]);
+        let two = Keep { segments: Some(2), ..keep() };
+        assert_eq!(left_after_trim(two.clone(), None, 0), [4, 5]);
+        let bytes = Keep { bytes: Some(350), ..keep() };
+        assert_eq!(left_after_trim(bytes.clone(), None, 50), [3, 4, 5]);
+        // The one that is being written will have its size.
+        assert_eq!(left_after_trim(bytes, Some(150), 50), [4, 5]);
+        let age = Keep { age: Some(Duration::from_secs(150)), ..keep() };
+        assert_eq!(left_after_trim(age.clone(), None, 0), [4, 5]);
+        assert_eq!(left_after_trim(Keep { segments: Some(1), ..age }, None, 0), [5]);
+    }
+
+    #[test]
+    fn a_full_disk_takes_the_oldest_and_says_so_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = shelf(folder.path(), Keep::default(), None);
+        assert!(shelf.deleted().is_none());
+        assert!(shelf.make_room() && shelf.make_room_now());
+        assert_eq!(segments::numbers(folder.path()).unwrap(), [3, 4, 5]);
+        let entry = shelf.deleted().unwrap();
+        assert_eq!(entry.count, 14);
+        assert!(entry.text.starts_with("segments 1 to 2, at times because the disk was full: "));
+        assert_eq!(shelf.take_notes().len(), 1);
+        (0..3).for_each(|_| assert!(shelf.make_room()));
+        assert!(!shelf.make_room(), "there is none");
+        assert!(shelf.take_notes().is_empty());
+    }
+}
