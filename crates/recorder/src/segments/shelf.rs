@@ -184,15 +184,15 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    /// With five complete segments of 100 bytes and 7 serial numbers, which ended a minute apart,
-    /// the last one a minute ago.
+    /// With five complete segments of 100 bytes and 7 serial numbers, which ended ten seconds apart,
+    /// the last one ten seconds ago.
     fn shelf(folder: &Path, keep: Keep, size: Option<u64>) -> Shelf {
         let shelf = Shelf::new(folder.into(), Plan { keep, size, age: None });
         for number in 1..=5 {
             fs::write(folder.join(segments::file_name(number)), "").unwrap();
             let ended = Instant::now()
-                .checked_sub(Duration::from_secs(60 * u64::from(6 - number)))
-                .expect("the machine has been up for some minutes");
+                .checked_sub(Duration::from_secs(10 * u64::from(6 - number)))
+                .expect("the machine has been up for a minute");
             let done = Done { number, bytes: 100, serials: 7, ended };
             shelf.state().complete.push_back(done);
         }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(left_after_trim(bytes.clone(), None, 50), [3, 4, 5]);
         // The one that is being written will have its size.
         assert_eq!(left_after_trim(bytes, Some(150), 50), [4, 5]);
-        let age = Keep { age: Some(Duration::from_secs(150)), ..keep() };
+        let age = Keep { age: Some(Duration::from_secs(25)), ..keep() };
         assert_eq!(left_after_trim(age.clone(), None, 0), [4, 5]);
         assert_eq!(left_after_trim(Keep { segments: Some(1), ..age }, None, 0), [5]);
     }
