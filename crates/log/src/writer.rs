@@ -101,13 +101,15 @@ pub struct Writer<S: Sink> {
 /// Makes room on a full disk; false if it cannot.
 pub type Room = Box<dyn FnMut() -> bool + Send>;
 
-/// Whether a disk is full, or a quota, or a file as large as it may be. FileTooLarge:
-/// RLIMIT_FSIZE, or the file system's own limit.
-pub fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
-    )
+/// Whether a disk is full, or a quota: other files are in the way.
+pub fn needs_room(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Whether that is so, or the file is as large as it may be. FileTooLarge: RLIMIT_FSIZE, or the
+/// file system's own limit.
+fn is_full(error: &io::Error) -> bool {
+    needs_room(error) || error.kind() == ErrorKind::FileTooLarge
 }
 
 impl<S: Sink> Writer<S> {
@@ -427,7 +429,7 @@ impl<S: Sink> Writer<S> {
         }
         while let Err(error) = parts.iter().try_for_each(|part| self.sink.write_all(part)) {
             self.rewind(self.offset);
-            let retry = is_full(&error) && !self.torn;
+            let retry = needs_room(&error) && !self.torn;
             if !retry || !self.room.as_mut().is_some_and(|room| room()) {
                 return Err(error);
             }

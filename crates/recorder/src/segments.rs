@@ -20,7 +20,7 @@ use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble, Segment};
 use klogger_log::segments;
-use klogger_log::writer::{Compression, EventBlock, Writer, is_full};
+use klogger_log::writer::{Compression, EventBlock, Writer, needs_room};
 use klogger_os as os;
 use std::collections::BTreeMap;
 use std::io;
@@ -177,7 +177,7 @@ impl Seams {
         let path = self.shelf.folder().join(segments::file_name(number));
         let mut writer = loop {
             match create(&path, self.mode, &preamble, self.compression) {
-                Err(e) if is_full(&e) && self.shelf.make_room() => {}
+                Err(e) if needs_room(&e) && self.shelf.make_room() => {}
                 made => break made?,
             }
         };
