@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,21 +16,26 @@ from klogger.failure import Failure
 from klogger.program import JSON, cannot_run, find_klogger, said
 
 SUFFIX = "-parquet"
+SEGMENT = re.compile(r"segment-[0-9]{6,}\.klog")
 
 
 def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
-    """The directory of Parquet files of a log; made or refreshed if need be. A directory is taken
-    as it is.
+    """The directory of Parquet files of a log, which may be a folder of segments; made or refreshed
+    if need be. A directory of Parquet files is taken as it is.
 
     `quiet`: errors of the exporter are raised, not printed, and it shows no progress.
     """
     log = Path(path)
     if log.is_dir():
-        if not (log / "meta.json").is_file():
+        if (log / "meta.json").is_file():
+            return log
+        if not has_segments(log):
             raise Failure(
-                f"{log}: a directory, but not one that 'klogger export --to parquet' made"
+                f"{log}: a directory, but neither one that 'klogger export --to parquet' made nor"
+                " one with the segments of a recording"
             )
-        return log
+        if log.name in ("", ".."):
+            log = log.resolve()
     if not log.exists():
         raise Failure(f"{log}: no such file", help="'klogger record' makes logs")
     if not os.access(log, os.R_OK):
@@ -51,6 +57,14 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
     if failure is not None:
         raise failure
     return elsewhere
+
+
+def has_segments(folder: Path) -> bool:
+    """Whether `klogger record --segment` may have made it."""
+    try:
+        return any(SEGMENT.fullmatch(name) for name in os.listdir(folder))
+    except OSError as error:
+        raise Failure(f"{folder}: {error.strerror}", help="check its owner and mode") from None
 
 
 def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:

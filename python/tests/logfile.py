@@ -58,6 +58,7 @@ class Stream:
     times: list[int] = field(default_factory=list)
     events: int = 0
     lost: int = 0
+    first_serial: int = 0
 
 
 @dataclass
@@ -155,6 +156,10 @@ class LogFile:
         else:
             stream.events += 1
 
+    def begin(self, origin: Origin, serial: int) -> None:
+        """The stream of a later segment, whose first event has this serial number."""
+        self.streams[origin] = Stream(first_serial=serial)
+
     def write(self, path: Path) -> Path:
         about = {
             "klogger": "0.1.0", "engine": "bpf", "scope": "all",
@@ -190,5 +195,7 @@ class LogFile:
         cpu, thread = (THREAD, origin) if isinstance(origin, tuple) else (origin, (0, 0, 0))
         times = (min(stream.times, default=0), max(stream.times, default=0))
         rest = struct.pack("<HBBIIHH", 72, kind, 0, len(payload), len(payload), cpu, 0)
-        rest += struct.pack("<QQQQIIII", *times, 0, stream.lost, stream.events, *thread)
+        rest += struct.pack(
+            "<QQQQIIII", *times, stream.first_serial, stream.lost, stream.events, *thread
+        )
         return b"\xb5KLB" + struct.pack("<I", crc32c(rest + payload)) + padded(rest + payload)

@@ -89,7 +89,7 @@ def test_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 def test_directory_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert report.main([str(tmp_path)]) == 2
-    assert "not one that 'klogger export --to parquet' made" in capsys.readouterr().err
+    assert "nor one with the segments of a recording" in capsys.readouterr().err
 
 
 def test_no_exporter(

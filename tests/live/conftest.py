@@ -90,9 +90,10 @@ class Recorder:
         return self.dir / f"test{self.logs}.klog"
 
     def start(self, *arguments, out: Path, prefix=()) -> subprocess.Popen:
-        """In a process group of its own, as a shell does it."""
+        """In a process group of its own, as a shell does it. `out` is a folder with --segment."""
+        where = "--dir" if "--segment" in arguments else "-o"
         process = subprocess.Popen(
-            [*prefix, self.klogger, "record", "-o", out, *map(str, arguments)],
+            [*prefix, self.klogger, "record", where, out, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

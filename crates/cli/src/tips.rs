@@ -54,9 +54,15 @@ const OPTIONS: &[Theirs] = &[
     row("record", &["-l", "--list"], "'klogger list' lists schemata, 'klogger tracepoints' points"),
     row(
         "record",
-        &["-S", "--snapshot", "--switch-output", "--flight-recorder"],
+        &["-S", "--snapshot", "--flight-recorder"],
         "--snapshots keeps the last seconds, which 'klogger snapshot' makes a log of",
     ),
+    row(
+        "record",
+        &["--switch-output", "--rotate", "--split"],
+        "--segment 60s --keep 10 divides the log, and keeps the newest ten minutes",
+    ),
+    row("record", &["--switch-max-files"], "--keep N keeps the newest segments of --segment AGE"),
     row("record", &["-v", "--verbose"], "'klogger info FILE' says everything about a recording"),
     row("trace", &["-y", "-yy", "--decode-fds"], "lines have the paths of files"),
     row("trace", &["-C"], "-c prints a summary; 'klogger report' makes it of a --log"),

@@ -164,7 +164,7 @@ fn errors_are_reported() {
     says(&["cat", "v1.klog", "--from", "soon"], "write seconds");
     says(&["cat", "no-such.klog"], "no-such.klog: No such file");
     says(&["cat", "v1.txt"], "v1.txt: this is not a klogger log");
-    says(&["cat", "."], "it is a directory");
+    says(&["cat", "."], "there are no segments of a recording here");
 }
 
 #[test]

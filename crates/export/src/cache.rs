@@ -114,7 +114,12 @@ pub fn export(
 }
 
 fn stamp(log: &Path, reader: &Reader) -> io::Result<Stamp> {
-    let modified = fs::metadata(log)?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let files = reader.segments().iter().map(|segment| log.join(&segment.file));
+    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    // One that was removed just now changes the folder.
+    let latest = files.filter_map(|file| modified(&file).ok()).max();
+    let latest = latest.into_iter().chain([modified(log)?]).max().unwrap_or(UNIX_EPOCH);
+    let modified = latest.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Stamp {
         export: VERSION,
         klogger: env!("CARGO_PKG_VERSION").into(),

@@ -74,6 +74,9 @@ impl std::error::Error for Error {}
 
 /// `x.klog-parquet` for `x.klog` and `-parquet`.
 pub fn beside(log: &Path, suffix: &str) -> PathBuf {
+    // `.` and `..` have none.
+    let named = log.file_name().is_none().then(|| log.canonicalize().ok()).flatten();
+    let log = named.as_deref().unwrap_or(log);
     let mut name = log.file_name().unwrap_or_default().to_os_string();
     name.push(suffix);
     log.with_file_name(name)

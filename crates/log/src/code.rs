@@ -2,6 +2,9 @@
 //! User stacks: the code of programs that events were caused by, as lines of a log. `format.rs`
 //! describes them.
 
+mod join;
+
+pub(crate) use self::join::Join;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -23,7 +26,7 @@ pub struct Code {
 
 /// A file with code; or what is not a file: `[vdso]`, or `[perf map PID]` for code that a program
 /// has made and described, where offsets are addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct File {
     pub path: String,
     /// In hexadecimal; empty if there is none.

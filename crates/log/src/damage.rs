@@ -15,6 +15,9 @@ pub const DAMAGE_MAX: usize = 1000;
 pub struct Damage {
     #[serde(skip)]
     pub key: Key,
+    /// The name of the file, if the log is a folder of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// First byte, and the one after the last.
     pub from: u64,
     pub to: u64,
@@ -36,6 +39,7 @@ impl Damage {
     pub fn new(key: Key, from: u64, to: u64, what: impl Into<String>) -> Damage {
         Damage {
             key,
+            file: None,
             from,
             to,
             what: what.into(),
@@ -97,9 +101,28 @@ impl Damage {
         }
     }
 
+    /// Where it is; empty if that is not a place in a file.
+    fn place(&self) -> String {
+        if self.key == Key::SegmentsMissing {
+            return String::new();
+        }
+        let file = self.file.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
+        format!("{file}bytes {} to {}", self.from, self.to)
+    }
+
+    /// Adds missing events of that time.
+    pub(crate) fn add(&mut self, events: u64, from_ns: u64, to_ns: u64) {
+        self.events = self.events.saturating_add(events);
+        let (from, to) = self.times.unwrap_or((from_ns, to_ns));
+        self.times = Some((from.min(from_ns), to.max(to_ns)));
+    }
+
     /// The damage as a ledger entry.
     pub fn entry(&self) -> Entry {
-        let place = format!("bytes {} to {}, {}", self.from, self.to, self.what);
+        let place = match self.place() {
+            place if place.is_empty() => self.what.clone(),
+            place => format!("{place}, {}", self.what),
+        };
         let entry = Entry {
             cpu: self.cpu,
             thread: self.thread,
@@ -114,8 +137,9 @@ impl Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = self.key.info();
-        write!(f, "bytes {} to {}: {} ({})", self.from, self.to, self.what, about.explanation)
+        let (about, place) = (self.key.info(), self.place());
+        let colon = if place.is_empty() { "" } else { ": " };
+        write!(f, "{place}{colon}{} ({})", self.what, about.explanation)
     }
 }
 
@@ -127,6 +151,6 @@ pub(crate) fn note(list: &mut Vec<Damage>, damage: Damage) {
         last.to = last.to.max(damage.to);
         last.events = last.events.saturating_add(damage.events);
         last.what = format!("more damage than can be listed; {} events", last.events);
-        (last.cpu, last.thread, last.times) = (None, None, None);
+        (last.cpu, last.thread, last.times, last.file) = (None, None, None, None);
     }
 }

@@ -23,6 +23,10 @@ pub enum Error {
     },
     /// The preamble is damaged, or contradicts itself.
     PreambleCorrupt(String),
+    /// A folder without a segment of a recording.
+    NoSegments,
+    /// A folder whose files do not belong together, and which ones.
+    Segments(String),
 }
 
 impl Error {
@@ -35,6 +39,11 @@ impl Error {
             }
             Error::NotALog => "logs are made by 'klogger record', and their names end in .klog",
             Error::NewerVersion { .. } => "install the klogger that wrote it, or a newer one",
+            Error::NoSegments => "name the folder of 'klogger record --segment', or a log",
+            Error::Segments(_) => {
+                "each recording needs a folder of its own, with the files under the names that \
+                 they were recorded with"
+            }
             Error::PreambleCut { .. } | Error::PreambleCorrupt(_) => {
                 "a log cannot be read without its preamble; if this is a copy, copy it again"
             }
@@ -62,6 +71,8 @@ impl fmt::Display for Error {
                      {need})"
                 )
             }
+            Error::NoSegments => write!(f, "there are no segments of a recording here"),
+            Error::Segments(how) => write!(f, "{how}"),
             Error::PreambleCorrupt(how) => write!(f, "the log's preamble is damaged: {how}"),
         }
     }

@@ -149,6 +149,23 @@
 //! **Index.** For each block before it: its offset in the file (8 bytes), then bytes 8 to 71 of its
 //! header.
 //!
+//! ## Segments
+//!
+//! A recording may be divided into several logs, its segments: files of one folder, with the names
+//! `segment-000001.klog`, `segment-000002.klog`, ... Each is a whole log, with tables, ledger and
+//! trailer. The member `segment` of the preamble has the number, the recording (32 hexadecimal
+//! digits, the same in all), `start_ns`, when the segment begins, and `threads`: the names that
+//! threads had then. In all segments,
+//!
+//! - `clock` is the same;
+//! - ids of events, numbers of streams and numbers of stacks mean the same; the numbers of files in
+//!   a table of code do not;
+//! - the preamble has the schemata that earlier segments learned of;
+//! - the blocks of a stream go on where they ended in the segment before, and so do its serial
+//!   numbers. What was in a ring at the end of a segment is in the next one, whatever its time;
+//! - the ledger is that of the segment: counts of all segments add up. Only `segments_removed`, the
+//!   hits of triggers and the snapshots are of the whole recording up to then.
+//!
 //! ## Trailer
 //!
 //! The last 24 bytes of a complete file. If the trailer is missing or invalid, a reader scans the

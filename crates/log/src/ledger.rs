@@ -206,6 +206,30 @@ impl Entry {
         self.text.split_once(REMEDY).unwrap_or((&self.text, ""))
     }
 
+    /// What entries have in common that say the same: all but times and count. Whether there is a
+    /// count counts.
+    pub fn cause(&self) -> String {
+        let count = format!("{} ", self.count);
+        let text = self.text.strip_prefix(&count).unwrap_or(&self.text);
+        let cause = Entry {
+            count: u64::from(self.count > 0),
+            from_ns: None,
+            to_ns: None,
+            text: text.into(),
+            ..self.clone()
+        };
+        serde_json::to_string(&cause).unwrap_or_default()
+    }
+
+    /// The same with another count, which the text may begin with.
+    pub fn recount(&mut self, count: u64) {
+        let begin = format!("{} ", self.count);
+        if let Some(rest) = self.text.strip_prefix(&begin) {
+            self.text = format!("{count} {rest}");
+        }
+        self.count = count;
+    }
+
     /// Adds details, which come first in the text.
     pub fn detail(mut self, detail: &str) -> Entry {
         self.text = format!("{detail}: {}", self.text);

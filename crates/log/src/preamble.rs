@@ -35,6 +35,9 @@ pub struct Preamble {
     /// This log is a part of a recording that has a log of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
+    /// Which segment of a recording this log is, if the recording is more than one log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment: Option<Segment>,
 }
 
 impl Preamble {
@@ -103,6 +106,35 @@ pub struct LeftOut {
     /// The first one, and how many.
     pub serial: u64,
     pub count: u64,
+}
+
+/// One of the logs of a recording, which has the file name that [`crate::segments::file_name`]
+/// says. All of a recording have the same clock, serial numbers of streams go on from one to the
+/// next, and ids of events and numbers of stacks mean the same in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Segment {
+    /// 32 hexadecimal digits, the same in all segments of the recording.
+    pub recording: String,
+    /// From 1.
+    pub number: u32,
+    /// When this segment begins, by the clock of the log; [`Clock::start_ns`] is when the recording
+    /// began.
+    pub start_ns: u64,
+    /// The threads that earlier segments named, as they were then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<KnownThread>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownThread {
+    pub pid: i64,
+    pub tgid: i64,
+    pub parent: i64,
+    pub comm: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub command: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use crate::builtin::Builtin;
 use crate::event::{EventRef, Value};
 use crate::merge::Selection;
 use crate::origin::Origin;
-use crate::preamble::{self, Preamble};
+use crate::preamble::{self, KnownThread, Preamble};
 use crate::reader::Reader;
 use std::collections::{HashMap, VecDeque};
 
@@ -123,6 +123,10 @@ impl Processes {
             live: false,
         };
         table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), start_ns);
+        for known in preamble.segment.iter().flat_map(|segment| &segment.threads) {
+            let (comm, command) = (known.comm.clone().into(), known.command.clone().into());
+            table.add(known.pid, known.tgid, known.parent, comm, command, start_ns);
+        }
         table
     }
 
@@ -181,6 +185,25 @@ impl Processes {
     /// The current row of a thread.
     pub fn row(&self, pid: i64) -> Option<&Row> {
         self.threads.get(&pid).map(|l| &l.row)
+    }
+
+    /// The threads that have names, for the log that comes next: the newest, if they are more than
+    /// `most`. Those that ended before `since_ns` are forgotten.
+    pub fn known(&mut self, since_ns: u64, most: usize) -> Vec<KnownThread> {
+        self.threads.retain(|_, live| live.row.exit_ns.is_none_or(|at| at >= since_ns));
+        let mut rows: Vec<&Row> =
+            self.threads.values().map(|live| &live.row).filter(|row| row.pid != 0).collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.from_ns), row.pid));
+        rows.truncate(most);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let known = |row: &&Row| KnownThread {
+            pid: row.pid,
+            tgid: row.tgid,
+            parent: row.parent,
+            comm: text(&row.comm),
+            command: text(&row.command),
+        };
+        rows.iter().map(known).collect()
     }
 
     /// All rows, by thread, then time. `end_ns` is the first moment after the log.

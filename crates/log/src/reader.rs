@@ -3,10 +3,13 @@
 //! events.
 
 mod head;
+mod join;
+mod tables;
 
 use self::head::read_copy;
 pub(crate) use self::head::{Head, read_addition, read_head};
-use crate::code::Code;
+use self::join::Hole;
+pub use self::join::SegmentFile;
 use crate::damage::{Damage, note};
 use crate::error::Error;
 use crate::format::{self, BlockHeader, Kind};
@@ -14,20 +17,15 @@ use crate::ledger::{Entry, Key, Ledger};
 use crate::lock::Writing;
 use crate::origin::Origin;
 use crate::parts::{self, Piece};
-use crate::preamble::{Addition, Preamble};
+use crate::preamble::{Addition, Preamble, Segment};
 use crate::scan::{self, Block};
 use crate::source::Source;
-use crate::stacks::Stacks;
-use crate::symbols::Symbols;
 use crate::validate::Known;
 use crate::writer::{EventBlock, Sink, Writer};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-
-/// Bytes of symbol tables at most, and of stacks.
-const SYMBOLS_MAX: usize = 128 << 20;
 
 /// An open log.
 pub struct Reader {
@@ -36,13 +34,23 @@ pub struct Reader {
     preamble_crc: u32,
     blocks: Vec<Block>,
     damage: Vec<Damage>,
-    /// As the recorder wrote it; `None` if it is missing.
-    recorded: Option<Ledger>,
+    /// As the recorder wrote it; if it is missing, what `LOST` records say.
+    ledger: Ledger,
+    complete: bool,
+    /// If the log is a folder.
+    segments: Vec<SegmentFile>,
+    /// What is missing between them.
+    holes: Vec<Hole>,
 }
 
 impl Reader {
+    /// Opens a file, or the segments in a folder as one log.
     pub fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
-        Reader::from_source(Source::file(File::open(path)?)?)
+        let path = path.as_ref();
+        match path.is_dir() {
+            true => join::open(path),
+            false => Reader::from_source(Source::file(File::open(path)?)?),
+        }
     }
 
     /// Reads a log from an open file.
@@ -56,6 +64,15 @@ impl Reader {
     }
 
     fn from_source(source: Source) -> Result<Reader, Error> {
+        let mut reader = Reader::parse(source)?;
+        reader.check_serials();
+        reader.note_unknown();
+        reader.begin_at_segment();
+        Ok(reader)
+    }
+
+    /// Reads all but the events, whose serial numbers are not checked.
+    fn parse(source: Source) -> Result<Reader, Error> {
         let (head, found) = match read_head(&source) {
             Ok(head) => {
                 let found = scan::find(&source, head.end);
@@ -66,17 +83,32 @@ impl Reader {
         let known = Known::new(&head.preamble).map_err(Error::PreambleCorrupt)?;
         let (blocks, damage) = (found.blocks, found.damage);
         let Head { preamble, crc: preamble_crc, .. } = head;
-        let mut reader = Reader { source, preamble, preamble_crc, blocks, damage, recorded: None };
+        let mut reader = Reader {
+            source,
+            preamble,
+            preamble_crc,
+            blocks,
+            damage,
+            ledger: Ledger::default(),
+            complete: false,
+            segments: Vec::new(),
+            holes: Vec::new(),
+        };
         reader.read_additions(known);
         reader.read_ledger();
-        reader.check_serials();
-        reader.note_unknown();
         Ok(reader)
     }
 
     /// The preamble at the beginning of the log, with the schemata that were added later.
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
+    }
+
+    /// The preamble as it was written when the log was begun: without later schemata, and of a
+    /// segment with the clock of the whole recording.
+    pub fn as_begun(&self) -> Result<Preamble, Error> {
+        let read = |error| read_copy(&self.source, &error).map(|(head, _)| head).ok_or(error);
+        Ok(read_head(&self.source).or_else(read)?.preamble)
     }
 
     /// The checksum of the log's preamble, which identifies the recording.
@@ -103,17 +135,14 @@ impl Reader {
     /// The recorder's ledger entries, and those added by opening the log. `later`: damage found
     /// since, by a [`crate::merge::Merge`].
     pub fn ledger(&self, later: &[Damage]) -> Ledger {
-        let mut ledger = self.recorded.clone().unwrap_or_default();
-        if self.recorded.is_none() {
-            ledger.entries.extend(self.losses_by_origin());
-        }
+        let mut ledger = self.ledger.clone();
         ledger.entries.extend(self.damage.iter().chain(later).map(Damage::entry));
         ledger
     }
 
     /// Whether the log was completed by its recorder.
     pub fn is_complete(&self) -> bool {
-        self.recorded.is_some()
+        self.complete
     }
 
     /// Whether a recorder was writing the log when it was opened.
@@ -137,8 +166,7 @@ impl Reader {
     pub fn span(&self) -> (u64, u64) {
         let first = self.times().map_or(0, |t| t.0);
         let start = Some(self.preamble.clock.start_ns).filter(|s| *s != 0).unwrap_or(first);
-        let end =
-            self.recorded.as_ref().and_then(|ledger| ledger.end_ns).or(self.times().map(|t| t.1));
+        let end = self.ledger.end_ns.or(self.times().map(|t| t.1));
         (start, end.unwrap_or(start).max(start))
     }
 
@@ -201,51 +229,22 @@ impl Reader {
         Ok(())
     }
 
-    /// The symbol table; empty if the log has none, or if it cannot be read (which
-    /// [`Reader::check_rest`] reports).
-    pub fn symbols(&self) -> Symbols {
-        Symbols::new(self.lines(Kind::Symbols))
+    /// The segments, if the log is a folder.
+    pub fn segments(&self) -> &[SegmentFile] {
+        &self.segments
     }
 
-    /// The stacks of the kernel and of programs; empty if the log has none, or if they cannot be
-    /// read (which [`Reader::check_rest`] reports).
-    pub fn stacks(&self) -> Stacks {
-        Stacks::new(&self.lines(Kind::Stacks)).with(&self.code())
-    }
-
-    /// The user stacks, and the names of their code.
-    pub fn code(&self) -> Code {
-        Code::new(&self.lines(Kind::Code))
-    }
-
-    fn lines(&self, kind: Kind) -> Vec<u8> {
-        let mut text = Vec::new();
-        for block in self.blocks.iter().filter(|b| b.header.kind == kind) {
-            if text.len() > SYMBOLS_MAX {
-                break;
-            }
-            let mut bytes = Vec::new();
-            if let Ok(payload) = scan::load(&self.source, block, &mut Vec::new(), &mut bytes) {
-                text.extend_from_slice(&bytes[payload]);
-            }
+    /// A segment alone, or the first one that is there, is a log that begins with it.
+    fn begin_at_segment(&mut self) {
+        let Some(Segment { start_ns, number: 2.., .. }) = self.preamble.segment else { return };
+        let first = self.times().map(|t| t.0);
+        // What was in a ring at the end of a segment is in the next one.
+        let start = Some(start_ns).filter(|s| *s > 0).into_iter().chain(first).min();
+        let clock = &mut self.preamble.clock;
+        if let Some(later) = start.and_then(|start| start.checked_sub(clock.start_ns)) {
+            clock.start_realtime_ns = clock.start_realtime_ns.saturating_add(later);
+            clock.start_ns += later;
         }
-        text
-    }
-
-    /// Checks the blocks without events, which a [`crate::merge::Merge`] does not read.
-    pub fn check_rest(&self) -> Vec<Damage> {
-        let mut damage = Vec::new();
-        for block in self.blocks.iter().filter(|b| b.header.kind != Kind::Events) {
-            if let Err(why) = scan::load(&self.source, block, &mut Vec::new(), &mut Vec::new()) {
-                let found =
-                    Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
-                // Ledger and schemata were read, and their damage noted, when the log was opened.
-                if !matches!(block.header.kind, Kind::Ledger | Kind::Schemata) {
-                    note(&mut damage, found);
-                }
-            }
-        }
-        damage
     }
 
     /// Adds later schemata to the preamble. An invalid one is left out, with its events.
@@ -283,6 +282,7 @@ impl Reader {
     }
 
     fn read_ledger(&mut self) {
+        self.ledger.entries = self.losses_by_origin();
         let Some(block) = self.blocks.iter().rev().find(|b| b.header.kind == Kind::Ledger) else {
             return;
         };
@@ -292,7 +292,7 @@ impl Reader {
             serde_json::from_slice(&bytes[at]).map_err(|_| "its contents are invalid")
         });
         match parsed {
-            Ok(ledger) => self.recorded = Some(ledger),
+            Ok(ledger) => (self.ledger, self.complete) = (ledger, true),
             Err(why) => {
                 let damage =
                     Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
@@ -309,12 +309,14 @@ impl Reader {
             let header = block.header;
             let before = expected
                 .insert(header.origin, (header.next_serial(), header.last_time, block.end()));
-            let Some((serial, since, end)) =
-                before.filter(|(serial, ..)| *serial != header.first_serial)
-            else {
+            // A stream that begins behind a hole may have begun in it.
+            let begin = if self.holes.is_empty() { header.first_serial } else { 0 };
+            let (serial, since, end) = before.unwrap_or((begin, header.first_time, 0));
+            if serial == header.first_serial {
                 continue;
-            };
+            }
             let missing = header.first_serial.wrapping_sub(serial);
+            let times = (since.min(header.first_time), since.max(header.first_time));
             let key =
                 if self.preamble.recorder.overwrite { Key::Overwritten } else { Key::SerialGap };
             let mut damage = Damage::new(key, block.offset, block.offset, "");
@@ -334,11 +336,16 @@ impl Reader {
                     .fold(0, |sum: u64, d| sum.saturating_add(d.serials));
                 let left_out = self.left_out(header.origin, serial, header.first_serial);
                 damage.events = missing.saturating_sub(counted.saturating_add(left_out));
-                if damage.events == 0 {
+                let between = (end, block.offset);
+                if damage.events == 0 || join::fill(&mut self.holes, between, damage.events, times)
+                {
                     continue;
                 }
             }
-            damage.times = Some((since.min(header.first_time), since.max(header.first_time)));
+            if before.is_none() {
+                continue;
+            }
+            damage.times = Some(times);
             note(&mut self.damage, damage.of(header.origin));
         }
     }

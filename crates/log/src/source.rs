@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where a log is read from: a file, or memory.
+//! Where a log is read from: a file, memory, or the files of a folder.
 
+mod folder;
+
+pub(crate) use self::folder::Folder;
+use crate::damage::Damage;
 use crate::lock::{self, Writing};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -10,6 +14,8 @@ pub(crate) enum Source {
     /// An open file, its length, and whether it was being written when it was opened.
     File(File, u64, Writing),
     Memory(Vec<u8>),
+    /// Several files, one behind the other.
+    Folder(Folder),
 }
 
 impl Source {
@@ -34,6 +40,7 @@ impl Source {
         match self {
             Source::File(_, length, _) => *length,
             Source::Memory(bytes) => bytes.len() as u64,
+            Source::Folder(folder) => folder.length(),
         }
     }
 
@@ -42,6 +49,7 @@ impl Source {
         match self {
             Source::File(_, _, writing) => *writing,
             Source::Memory(_) => Writing::No,
+            Source::Folder(folder) => folder.writing,
         }
     }
 
@@ -55,6 +63,23 @@ impl Source {
                 out.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
                 Ok(())
             }
+            Source::Folder(folder) => folder.read(offset, out),
+        }
+    }
+
+    /// Damage with the file that it is in, if there are several, and the place in this file.
+    pub fn named(&self, damage: Damage) -> Damage {
+        match self {
+            Source::Folder(folder) => folder.named(damage),
+            Source::File(..) | Source::Memory(_) => damage,
+        }
+    }
+
+    /// The name of the file at `offset`, if it was there and is not any more.
+    pub fn removed(&self, offset: u64) -> Option<String> {
+        match self {
+            Source::Folder(folder) => folder.removed(offset),
+            Source::File(..) | Source::Memory(_) => None,
         }
     }
 }

@@ -78,6 +78,14 @@ impl Stacks {
         Stacks(stacks)
     }
 
+    /// Adds those that others have besides.
+    pub fn and(mut self, others: Stacks) -> Stacks {
+        for (number, frames) in others.0 {
+            self.0.entry(number).or_insert(frames);
+        }
+        self
+    }
+
     /// Adds user stacks.
     pub fn with(mut self, code: &Code) -> Stacks {
         for stack in &code.stacks {

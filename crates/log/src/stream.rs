@@ -50,6 +50,31 @@ pub(crate) struct Shared<'r> {
     pub room: usize,
 }
 
+impl Shared<'_> {
+    fn note(&mut self, damage: Damage) {
+        note(&mut self.damage, self.source.named(damage));
+    }
+
+    /// Notes a block that cannot be read because its file was removed; false if it is there.
+    fn note_removed(&mut self, block: &Block) -> bool {
+        let Some(name) = self.source.removed(block.offset) else { return false };
+        let header = &block.header;
+        let (events, times) = (u64::from(header.events), (header.first_time, header.last_time));
+        let is_it =
+            |d: &&mut Damage| d.key == Key::SegmentsMissing && d.file.as_ref() == Some(&name);
+        if let Some(known) = self.damage.iter_mut().find(is_it) {
+            known.add(events, times.0, times.1);
+            return true;
+        }
+        let what = format!("{name} was removed while the log was read");
+        let mut damage = Damage::new(Key::SegmentsMissing, 0, 0, what);
+        damage.file = Some(name);
+        damage.add(events, times.0, times.1);
+        note(&mut self.damage, damage);
+        true
+    }
+}
+
 pub(crate) struct Stream {
     pub origin: Origin,
     blocks: Vec<Block>,
@@ -179,6 +204,7 @@ impl Stream {
                 &Piece { records: payload, first_serial: block.header.first_serial },
                 shared,
             ),
+            Err(_) if shared.note_removed(&block) => true,
             Err(why) => self.salvage(&block, why, shared),
         };
         if !sorted {
@@ -200,7 +226,7 @@ impl Stream {
         if pieces.is_empty() {
             let damage =
                 Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
-            note(&mut shared.damage, damage);
+            shared.note(damage);
             return true;
         }
         let mut sorted = true;
@@ -210,10 +236,7 @@ impl Stream {
         shared.damage.truncate(noted);
         let missing =
             block.header.events.saturating_sub(self.events(shared).saturating_sub(events) as u32);
-        note(
-            &mut shared.damage,
-            Damage::partial(block.offset, block.end(), &block.header, missing, why),
-        );
+        shared.note(Damage::partial(block.offset, block.end(), &block.header, missing, why));
         sorted
     }
 
@@ -275,10 +298,8 @@ impl Stream {
             format!("the record at byte {at} of the block {why}; it and what follows are dropped");
         let damage =
             Damage::new(Key::BlockCorrupt, block.offset, block.end(), what).of(self.origin);
-        note(
-            &mut shared.damage,
-            Damage { events: u64::from(block.header.events.saturating_sub(walked)), ..damage },
-        );
+        let events = u64::from(block.header.events.saturating_sub(walked));
+        shared.note(Damage { events, ..damage });
     }
 
     /// Drops events that are earlier than those already returned, so that time never runs
@@ -293,7 +314,7 @@ impl Stream {
                 times: Some((self.items[0].time, reached)),
                 ..Damage::new(Key::TimeDisorder, block.offset, block.end(), what).of(self.origin)
             };
-            note(&mut shared.damage, damage);
+            shared.note(damage);
             self.items.drain(..late);
         }
     }

@@ -23,6 +23,7 @@ use crate::preamble::{Addition, Preamble};
 use crate::record::{LostRecord, SizeTable};
 use crate::validate::Known;
 use klogger_schema::layout::EventLayout;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,18 @@ pub struct Summary {
     pub counts: Vec<(u16, u64)>,
 }
 
+impl Summary {
+    /// Adds what is in another log.
+    pub fn add(&mut self, other: &Summary) {
+        self.bytes += other.bytes;
+        self.events += other.events;
+        self.lost = self.lost.saturating_add(other.lost);
+        let mut counts: BTreeMap<u16, u64> = std::mem::take(&mut self.counts).into_iter().collect();
+        other.counts.iter().for_each(|(id, n)| *counts.entry(*id).or_insert(0) += n);
+        self.counts = counts.into_iter().collect();
+    }
+}
+
 /// Writes one log.
 pub struct Writer<S: Sink> {
     sink: S,
@@ -82,6 +95,21 @@ pub struct Writer<S: Sink> {
     forgets: bool,
     /// A write failed and could not be undone, so nothing may follow.
     torn: bool,
+    room: Option<Room>,
+}
+
+/// Makes room on a full disk; false if it cannot.
+pub type Room = Box<dyn FnMut() -> bool + Send>;
+
+/// Whether a disk is full, or a quota: other files are in the way.
+pub fn needs_room(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Whether that is so, or the file is as large as it may be. FileTooLarge: RLIMIT_FSIZE, or the
+/// file system's own limit.
+fn is_full(error: &io::Error) -> bool {
+    needs_room(error) || error.kind() == ErrorKind::FileTooLarge
 }
 
 impl<S: Sink> Writer<S> {
@@ -103,6 +131,11 @@ impl<S: Sink> Writer<S> {
         writer.head = head;
         writer.codes.learn(&preamble.events);
         Ok(writer)
+    }
+
+    /// What is asked for room when the disk is full, before a write fails.
+    pub fn set_room(&mut self, room: Room) {
+        self.room = Some(room);
     }
 
     /// Nothing has been written yet.
@@ -129,6 +162,7 @@ impl<S: Sink> Writer<S> {
             last: Extent::default(),
             forgets: false,
             torn: false,
+            room: None,
         })
     }
 
@@ -261,6 +295,16 @@ impl<S: Sink> Writer<S> {
         Writer { forgets, ..self }
     }
 
+    /// Bytes that have been written.
+    pub fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// The sum of the counts in `LOST` records.
+    pub fn lost(&self) -> u64 {
+        self.losses
+    }
+
     /// What has been written so far.
     pub fn summary(&self) -> Summary {
         let counts = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
@@ -285,13 +329,10 @@ impl<S: Sink> Writer<S> {
             let Err(error) = self.close(&ledger) else { break };
             self.index.truncate(blocks);
             self.rewind(end);
-            // FileTooLarge: RLIMIT_FSIZE, or the file system's own limit.
-            let full = matches!(
-                error.kind(),
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
-            );
             match self.index.pop() {
-                Some((offset, header)) if full => self.give_up(offset, &header, &mut ledger),
+                Some((offset, header)) if is_full(&error) => {
+                    self.give_up(offset, &header, &mut ledger)
+                }
                 _ => return Err(error),
             }
         }
@@ -386,9 +427,10 @@ impl<S: Sink> Writer<S> {
                 "an earlier write failed, and the log cannot be continued",
             ));
         }
-        for part in parts {
-            if let Err(error) = self.sink.write_all(part) {
-                self.rewind(self.offset);
+        while let Err(error) = parts.iter().try_for_each(|part| self.sink.write_all(part)) {
+            self.rewind(self.offset);
+            let retry = needs_room(&error) && !self.torn;
+            if !retry || !self.room.as_mut().is_some_and(|room| room()) {
                 return Err(error);
             }
         }

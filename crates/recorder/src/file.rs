@@ -6,8 +6,9 @@ use crate::destination::{check_stdout, is_stdout};
 use klogger_os::Error;
 use klogger_os::files::{cannot_write, discards, folder_of};
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
@@ -62,6 +63,47 @@ pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     // killed.
     let _ = klogger_log::lock::lock(&file);
     Ok((file, keep_old))
+}
+
+/// Creates the file of a further segment, which must not exist.
+pub fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    let _ = klogger_log::lock::lock(&file);
+    Ok(file)
+}
+
+/// Whether a folder for segments can be made at `path`, or is there and empty.
+pub fn check_folder(path: &Path) -> Result<(), Error> {
+    let cannot = |why: &str| {
+        Error::new(format!("cannot record segments into {}: {why}", path.display()))
+            .help("choose another folder with --dir DIR; it is created")
+    };
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => match folder_of(path).metadata() {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(cannot("the folder that it would be in is not a directory")),
+            Err(e) => Err(cannot_write(path, e)),
+        },
+        Err(e) => Err(cannot_write(path, e)),
+        Ok(found) if found.is_symlink() => Err(cannot("it is a symbolic link")),
+        Ok(found) if !found.is_dir() => Err(cannot("it is not a directory")),
+        Ok(_) => match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(cannot("it is not empty")),
+            Err(e) => Err(cannot_write(path, e)),
+        },
+    }
+}
+
+/// Makes the folder for segments; true if it was not there.
+pub fn make_folder(path: &Path) -> Result<bool, Error> {
+    check_folder(path)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(cannot_write(path, e)),
+    }
 }
 
 /// A log must be a regular file, or a device that discards it. Opening a pipe would wait for a

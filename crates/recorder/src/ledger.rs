@@ -26,7 +26,8 @@ pub fn of_engines(
     entries
 }
 
-fn of_engine(engine: &dyn Engine, events: &[EventLayout], span: (u64, u64)) -> Vec<Entry> {
+/// What the counters of an engine say, and what holds as long as it records.
+pub fn of_engine(engine: &dyn Engine, events: &[EventLayout], span: (u64, u64)) -> Vec<Entry> {
     let mut entries = of_hits(engine.missed_hits(), span);
     entries.extend(rate_limited(engine.left_out(), events));
     entries.extend(not_attached(engine.probes()));

@@ -19,6 +19,7 @@ mod poll;
 mod reached;
 pub mod rescue;
 mod scope;
+pub mod segments;
 mod session;
 pub mod snapshots;
 pub mod socket;
@@ -50,7 +51,9 @@ pub struct Options {
     pub choice: &'static Choice,
     /// What they are asked for.
     pub request: Request,
+    /// The log; a folder, if it consists of segments.
     pub output: PathBuf,
+    pub segments: Option<segments::Plan>,
     /// The mode of the log's file.
     pub mode: u32,
     pub compression: Compression,

@@ -9,6 +9,7 @@ use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
 use crate::names::ThreadNames;
+use crate::segments::Seams;
 use crate::snapshots::Sources;
 use crate::snapshots::history::History;
 use crate::watch::Watch;
@@ -68,6 +69,8 @@ pub struct Log {
     pub history: Option<Arc<History>>,
     /// If there are triggers.
     pub finder: Option<Finder>,
+    /// If it consists of segments.
+    pub seams: Option<Seams>,
 }
 
 /// A pipeline whose input has ended.
@@ -200,7 +203,7 @@ impl Pipeline {
 
     /// From here on there is a file.
     pub fn write(&mut self, log: Log) {
-        let Log { writer, start_ns, threads, feed, programs, history, finder } = log;
+        let Log { writer, start_ns, threads, feed, programs, history, finder, seams } = log;
         let log = LogWriter::new(
             writer,
             self.outlet.builtin.clone(),
@@ -209,6 +212,7 @@ impl Pipeline {
             start_ns,
         )
         .naming(threads)
+        .divided(seams)
         .feeding(feed)
         .followed(self.outlet.followed.clone(), self.handing_over(programs))
         .keeping(history)
@@ -356,6 +360,19 @@ impl Ended {
     /// What could not be written, for the ledger.
     pub fn discarded(&self, why: &str) -> Vec<Entry> {
         self.writer.as_ref().map(|w| w.discarded(why)).unwrap_or_default()
+    }
+
+    /// Of a ledger of the whole recording, what is for the last segment.
+    pub fn untold(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
+        match &mut self.writer {
+            Some(writer) => writer.untold(entries),
+            None => entries,
+        }
+    }
+
+    /// What is said of segments that were removed.
+    pub fn removed(&self) -> Option<Entry> {
+        self.writer.as_ref().and_then(LogWriter::removed)
     }
 
     /// Why writing failed, if it did.

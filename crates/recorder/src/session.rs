@@ -5,8 +5,10 @@ mod act;
 mod control;
 mod finish;
 mod preamble;
+mod segments;
 mod status;
 
+use self::segments::Segments;
 use self::status::Rate;
 use super::checks::{check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
@@ -70,6 +72,8 @@ pub struct Session {
     /// Until when somebody follows the log, unless they say so again.
     followed_until: Cell<Option<Instant>>,
     rate: RefCell<Rate>,
+    /// If the log consists of segments.
+    segments: Option<Segments>,
 }
 
 /// What a running recording waits for.
@@ -91,7 +95,10 @@ impl Session {
             check_events(&request.disabled, &layouts)?;
         }
         let limits = check_limits(&options, &layouts)?;
-        file::check(&options.output)?;
+        match &options.segments {
+            Some(_) => file::check_folder(&options.output)?,
+            None => file::check(&options.output)?,
+        }
         let stdout = is_stdout(&options.output).then(Destination::stdout).transpose()?;
         options.snapshots.iter().try_for_each(|s| file::check(&s.file(1)))?;
         let followed = Followed::of(request, options.choice.engines_for(request))?;
@@ -120,6 +127,7 @@ impl Session {
             stdout,
             followed_until: Cell::new(None),
             rate: RefCell::default(),
+            segments: None,
         };
         session.choose()?;
         session.limit()?;
@@ -167,6 +175,7 @@ impl Session {
                 self.poller.stop((0, 0));
                 self.snapshots.iter().for_each(Snapshots::release);
                 drop(pipeline.stop());
+                self.abandon_segments();
                 Err(e)
             }
         }
@@ -219,15 +228,17 @@ impl Session {
             put_in_scope(scope, &self.options.request.target, &self.followed, held.as_ref())
         };
         let there = self.scope().map(put).unwrap_or_default();
+        self.divide(pipeline)?;
         let preamble = self.preamble(clock)?;
         let (log, kept_old) = self.open()?;
         let start_ns = preamble.clock.start_ns;
         self.start_ns.set(start_ns);
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
             self.discard(kept_old);
-            cannot_write(&self.options.output, e)
+            cannot_write(&self.log(), e)
         });
-        let (writer, names) = (started?, self.thread_names(&preamble)?);
+        let (mut writer, names) = (started?, self.thread_names(&preamble)?);
+        let seams = self.seams(&preamble, &mut writer);
         let follower = self.options.follower.take();
         let history = self.start_snapshots(pipeline, &preamble);
         let to_stdout = is_stdout(&self.options.output);
@@ -240,7 +251,16 @@ impl Session {
         }
         let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
         let (writer, finder) = (writer.forgetting(alone), self.finder.take());
-        pipeline.write(Log { writer, start_ns, threads: names, feed, programs, history, finder });
+        pipeline.write(Log {
+            writer,
+            start_ns,
+            threads: names,
+            feed,
+            programs,
+            history,
+            finder,
+            seams,
+        });
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
@@ -255,14 +275,14 @@ impl Session {
         if let Some(stdout) = self.stdout.take() {
             return Ok((stdout, false));
         }
-        let (file, kept_old) = file::open(&self.options.output, self.options.mode)?;
+        let (file, kept_old) = file::open(&self.log(), self.options.mode)?;
         Ok((Destination::File(file), kept_old))
     }
 
     /// Removes the log: the recording did not start.
     fn discard(&self, kept_old: bool) {
         if !is_stdout(&self.options.output) {
-            file::discard(&self.options.output, kept_old);
+            file::discard(&self.log(), kept_old);
         }
     }
 
@@ -317,7 +337,7 @@ impl Session {
 
     /// From here on the rings outlive this process, if the engine can do that.
     fn keep(&mut self, preamble: &Preamble) {
-        let output = &self.options.output;
+        let output = &self.log();
         let log = std::path::absolute(output).unwrap_or_else(|_| output.clone());
         for engine in self.engines.iter_mut().filter(|e| e.cpus() > 0) {
             let (log, rings, preamble) = (log.clone(), engine.cpus(), preamble.clone());

@@ -7,6 +7,7 @@ use crate::destination::Destination;
 use crate::follower::Feed;
 use crate::names::ThreadNames;
 use crate::reached::Reached;
+use crate::segments::{Closing, Seams};
 use crate::snapshots::history::History;
 use klogger_engines::stacks;
 use klogger_engines::user_code::UserCode;
@@ -16,7 +17,7 @@ use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
 use klogger_log::record::{Header, SizeTable, full_time};
 use klogger_log::symbols::Symbols;
-use klogger_log::writer::{EventBlock, Summary, Writer};
+use klogger_log::writer::{EventBlock, Sink, Summary, Writer};
 use klogger_os as os;
 use klogger_os::machine;
 use klogger_ring::block::{Block, Builtin, Followed, Pool, Source, Status, ToWriter};
@@ -67,6 +68,14 @@ impl Names {
             symbols: if code { symbols } else { String::new() },
             code: None,
         }
+    }
+
+    /// Writes them, as far as that is possible.
+    pub fn write<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
+        let stacks = writer.stacks(&self.stacks);
+        let code = self.code.as_ref().map_or(Ok(()), |code| writer.code(code));
+        let symbols = writer.symbols(&self.symbols);
+        stacks.and(code).and(symbols)
     }
 
     /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
@@ -187,6 +196,10 @@ pub struct LogWriter {
     reached: Reached,
     /// If there are triggers.
     finder: Option<Finder>,
+    /// If the log consists of segments.
+    seams: Option<Seams>,
+    /// What is in the segments that have ended.
+    ended: Summary,
 }
 
 impl LogWriter {
@@ -214,6 +227,8 @@ impl LogWriter {
             finder: None,
             fed: (0, 0),
             reached: Reached::default(),
+            seams: None,
+            ended: Summary::default(),
         }
     }
 
@@ -242,6 +257,49 @@ impl LogWriter {
         LogWriter { finder, ..self }
     }
 
+    /// Divides the log into segments.
+    pub fn divided(self, seams: Option<Seams>) -> LogWriter {
+        LogWriter { seams, ..self }
+    }
+
+    /// Begins the next segment if one is due before `more` bytes are written.
+    fn seam_in_time(&mut self, more: u64) {
+        let bytes = self.writer.bytes();
+        let due = self.seams.as_ref().is_some_and(|seams| seams.is_due(bytes, more));
+        if !due || self.status.has_failed() {
+            return;
+        }
+        if let Err(e) = self.flush() {
+            return self.fail(e);
+        }
+        let Some(seams) = &mut self.seams else { return };
+        // After an error this segment becomes longer.
+        let Some((next, about)) = seams.go_on() else { return };
+        let writer = std::mem::replace(&mut self.writer, next);
+        self.ended.add(&writer.summary());
+        seams.shelf().put(Closing { about, writer });
+        self.note_bytes();
+    }
+
+    fn note_bytes(&self) {
+        let bytes = self.writer.bytes();
+        self.status.segment.store(bytes, Ordering::Relaxed);
+        self.status.bytes.store(self.ended.bytes + bytes, Ordering::Relaxed);
+    }
+
+    /// Of a ledger of the whole recording, what is not in those of earlier segments.
+    pub fn untold(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
+        match &mut self.seams {
+            Some(seams) => seams.untold(entries),
+            None => entries,
+        }
+    }
+
+    /// What is said of segments that were removed.
+    pub fn removed(&self) -> Option<Entry> {
+        self.seams.as_ref()?.shelf().deleted()
+    }
+
     /// How many threads have no name.
     pub fn unnamed(&self) -> u64 {
         self.threads.as_ref().map_or(0, ThreadNames::unnamed)
@@ -257,7 +315,8 @@ impl LogWriter {
     /// Runs until all senders are dropped.
     pub fn run(mut self, messages: Receiver<ToWriter>) -> LogWriter {
         loop {
-            let result = match messages.recv_timeout(FLUSH) {
+            let patience = self.seams.as_ref().map_or(FLUSH, |seams| seams.patience(FLUSH));
+            let result = match messages.recv_timeout(patience) {
                 Ok(ToWriter::Block(block)) => self.block(block),
                 Ok(ToWriter::Addition(addition)) => self.add(&addition),
                 Ok(ToWriter::Own(record)) => self.own(&record),
@@ -291,6 +350,7 @@ impl LogWriter {
             if let Err(e) = result {
                 self.fail(e);
             }
+            self.seam_in_time(0);
         }
     }
 
@@ -309,10 +369,11 @@ impl LogWriter {
             finder.see(origin, time_base, &records);
         }
         let failed = self.status.has_failed();
+        self.seam_in_time(records.len() as u64);
         let before = self.writer.summary().events;
         let mut result = Ok(());
         if !failed {
-            result = self.write(&block).map(drop);
+            result = self.write(&block);
         }
         if failed || result.is_err() {
             // The first part of a large block may have been written.
@@ -335,21 +396,32 @@ impl LogWriter {
         self.flush_in_time()
     }
 
-    /// Returns the next serial number of the stream.
-    fn write(&mut self, block: &EventBlock) -> io::Result<u64> {
+    fn write(&mut self, block: &EventBlock) -> io::Result<()> {
+        let lost = self.writer.lost();
         let next_serial = self.writer.block(block)?;
+        if block.origin == Origin::Recorder {
+            self.own_serial = next_serial;
+        }
         if let Some(history) = &self.history {
             history.keep(block, self.writer.last(), next_serial);
         }
-        self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
-        Ok(next_serial)
+        if let Some(seams) = &mut self.seams {
+            seams.see(block, self.writer.lost() - lost);
+        }
+        self.note_bytes();
+        Ok(())
     }
 
     fn add(&mut self, addition: &Addition) -> io::Result<()> {
         self.discarded.learn(&addition.events);
         self.feed.iter().for_each(|feed| feed.add(addition));
         self.history.iter().for_each(|history| history.add(addition));
-        if self.status.has_failed() { Ok(()) } else { self.writer.add(addition) }
+        if self.status.has_failed() {
+            return Ok(());
+        }
+        self.writer.add(addition)?;
+        self.seams.iter_mut().for_each(|seams| seams.add(addition));
+        Ok(())
     }
 
     fn own(&mut self, record: &[u8]) -> io::Result<()> {
@@ -402,12 +474,11 @@ impl LogWriter {
             first_serial: self.own_serial,
             records: &records,
         };
-        let written = self.write(&block);
-        if written.is_err() {
+        if let Err(e) = self.write(&block) {
             self.fed.0 = records.len();
             self.own = records;
+            return Err(e);
         }
-        self.own_serial = written?;
         Ok(())
     }
 
@@ -424,11 +495,10 @@ impl LogWriter {
         if let Err(e) = &flushed {
             ledger.entries.extend(self.own_discarded(&e.to_string()));
         }
-        let stacks = self.writer.stacks(&names.stacks);
-        let code = names.code.as_ref().map_or(Ok(()), |code| self.writer.code(code));
-        let symbols = self.writer.symbols(&names.symbols);
+        let named = names.write(&mut self.writer);
         let summary = self.writer.finish(&ledger)?;
-        flushed.and(stacks).and(code).and(symbols).map(|()| summary)
+        self.ended.add(&summary);
+        flushed.and(named).map(|()| self.ended)
     }
 
     /// The recorder's own events that could not be written at the end either.
@@ -445,6 +515,8 @@ impl LogWriter {
     }
 
     pub fn summary(&self) -> Summary {
-        self.writer.summary()
+        let mut all = self.ended.clone();
+        all.add(&self.writer.summary());
+        all
     }
 }

@@ -122,6 +122,8 @@ pub struct Status {
     pub lost: AtomicU64,
     /// Bytes of the log file.
     pub bytes: AtomicU64,
+    /// Bytes of the segment that is being written, if the log consists of segments.
+    pub segment: AtomicU64,
     /// How often a drain thread found no free buffer.
     pub late: AtomicU64,
     /// Set once, when writing failed.

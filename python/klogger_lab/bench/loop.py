@@ -128,7 +128,8 @@ def recording(
 ) -> Iterator[int]:
     """Records the loops while it is entered; what it yields is the recorder's process id."""
     options_of = ["--no-calibrate", "--engine", bench.engine, "-s", str(bench.schema)]
-    options_of += ["-o", str(log), "--disable", bench.off, *(f"-p{pid}" for pid in pids), *options]
+    where = "--dir" if "--segment" in options else "-o"
+    options_of += [where, str(log), "--disable", bench.off, *(f"-p{pid}" for pid in pids), *options]
     with Recorder(options_of, log.with_suffix(".err")) as recorder:
         recorder.wait_started()
         yield recorder.pid

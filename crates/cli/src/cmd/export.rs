@@ -10,7 +10,6 @@ use klogger_export::Exporter;
 use klogger_export::exporter::DirectoryExporter;
 use klogger_log::reader::Reader;
 use klogger_os::files::cannot_write;
-use klogger_os::machine;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = notes())]
 pub struct Args {
-    /// The log
+    /// The log: a file, or the folder of its segments
     file: PathBuf,
 
     #[arg(
@@ -104,7 +103,7 @@ docs/exports.md describes what each format contains.";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
-    machine::write_as_private_as(&args.file);
+    open::write_as_private_as(&args.file);
     match args.to {
         Target::Export(Exporter::Directory(exporter)) => to_directory(&args, &reader, exporter),
         Target::Export(Exporter::File(exporter)) => {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// The log
+    /// The log: a file, or the folder of its segments
     file: PathBuf,
 
     #[arg(short, long, value_enum, default_value_t = Format::Text)]

@@ -5,6 +5,7 @@ mod conditions;
 mod course;
 mod objects;
 mod parameters;
+mod segments;
 mod snapshots;
 mod target;
 mod triggers;
@@ -13,6 +14,7 @@ pub mod what;
 pub mod words;
 
 use self::course::Course;
+use self::segments::{Bound, keep, segment};
 use self::snapshots::Snapshots;
 use self::values::mode;
 use self::what::{How, What};
@@ -22,6 +24,7 @@ use crate::messages;
 use klogger_log::trigger::Action;
 use klogger_log::writer::Compression;
 use klogger_recorder::destination::is_stdout;
+use klogger_recorder::segments::Plan;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,6 +80,19 @@ pub struct Args {
     /// klogger
     #[arg(long)]
     overwrite: bool,
+    /// Divide the log into segments, each a log of its own in a folder: a new one begins at this
+    /// age (60s, 5m) or before this size is passed (256M). May be given twice: whichever comes
+    /// first
+    #[arg(long, value_name = "AGE|SIZE", value_parser = segment)]
+    segment: Vec<Bound>,
+    /// Keep only the newest complete segments: so many (10), of so many bytes in all (2G), or those
+    /// that ended since (1h). May be repeated
+    #[arg(long, value_name = "N|SIZE|AGE", value_parser = keep)]
+    keep: Vec<Bound>,
+    /// The folder of the segments; it is created, or must be empty [default: the name of the first
+    /// schema, with .segments]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
@@ -88,8 +104,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    let plan = args.plan()?;
     let prepared = args.what.prepare()?;
-    let output = args.output.unwrap_or_else(|| PathBuf::from(format!("{}.klog", prepared.name())));
+    let suffix = if plan.is_some() { "segments" } else { "klog" };
+    let default = || PathBuf::from(format!("{}.{suffix}", prepared.name()));
+    let output = args.dir.or(args.output).unwrap_or_else(default);
     if is_stdout(&output) {
         // The reader of a pipe may end before the recording does.
         messages::survive_closed_pipes()?;
@@ -99,6 +118,7 @@ pub fn run(args: Args) -> Outcome {
         mode: args.mode,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         overwrite: args.overwrite,
+        segments: plan,
         follower: None,
         snapshots: args.snapshots.options(&output, prepared.name(), takes_snapshots(&args.what))?,
     };
@@ -108,6 +128,14 @@ pub fn run(args: Args) -> Outcome {
     course.end(&outcome);
     check_complete(&outcome, &output)?;
     Ok(exit_code(&outcome, args.what.duration))
+}
+
+impl Args {
+    /// How the log is divided, if it is.
+    fn plan(&self) -> Result<Option<Plan>, Failure> {
+        let Args { segment, keep, dir, output, overwrite, .. } = self;
+        segments::plan(segment, keep, dir.as_deref(), output.as_deref(), *overwrite)
+    }
 }
 
 /// Whether a trigger asks for snapshots.

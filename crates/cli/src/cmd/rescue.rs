@@ -40,9 +40,10 @@ pub struct Args {
     /// The log that the recorder was writing at the crash, if it was moved
     #[arg(long, value_name = "LOG", requires = "vmcore")]
     log: Option<PathBuf>,
-    /// The log. An existing file is renamed to FILE.old
-    #[arg(short, long, value_name = "FILE", default_value = "rescue.klog")]
-    output: PathBuf,
+    /// The log [default: rescue.klog; of a recording in segments, its last one]. An existing file
+    /// is renamed to FILE.old
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
@@ -60,7 +61,7 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
     if let Some(image) = &args.vmcore {
-        let rescued = vmcore::save(image, args.log.as_deref(), &args.output, compression)?;
+        let rescued = vmcore::save(image, args.log.as_deref(), args.output(), compression)?;
         rescued.iter().filter(|_| !args.quiet).for_each(print_rescued);
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,21 +73,26 @@ pub fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(recorder) = args.recorder()? {
-        let saved = rings::save(recorder, &args.output, compression)?;
+        let saved = rings::save(recorder, args.output.as_deref(), compression)?;
         if !args.quiet {
-            print_salvaged(&saved, &args.output);
+            print_salvaged(&saved, &saved.output);
         }
         return Ok(ExitCode::SUCCESS);
     }
     let command_line = crate::words();
-    let saved = programs::save(&args.programs, &args.output, compression, args.keep, command_line)?;
+    let output = args.output();
+    let saved = programs::save(&args.programs, output, compression, args.keep, command_line)?;
     if !args.quiet {
-        print_saved(&saved, &args.output);
+        print_saved(&saved, output);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
+    fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(rings::OUTPUT))
+    }
+
     /// The recorder that is named, if it is one; its log is made separately.
     fn recorder(&self) -> Result<Option<Remnant>, Error> {
         let find = |word: &String| rings::find(word.parse().ok()?);

@@ -11,7 +11,7 @@ use klogger_log::writer::rewrite;
 use klogger_os::files::{cannot_write, folder_of};
 use klogger_os::machine;
 use klogger_symbolize::{Missing, Search, symbolize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use tempfile::NamedTempFile;
                   DIR of --debug-dir has files .build-id/NN/REST.debug, as /usr/lib/debug; DIR \
                   of\n--sysroot the programs and libraries of the machine that recorded.")]
 pub struct Args {
-    /// The log; it is replaced when all is written
+    /// The log; it is replaced when all is written. Of a folder, each segment is
     #[arg(value_name = "LOG")]
     log: PathBuf,
     /// Write another log instead
@@ -49,9 +49,61 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     args.check()?;
-    let log = open::open(&args.log)?;
-    let mut code = log.code();
-    check(&log, &code, &args.log)?;
+    let done = match args.log.is_dir() {
+        true => folder(&args)?,
+        false => {
+            let log = open::open(&args.log)?;
+            let code = log.code();
+            check(&log, &code, &args.log)?;
+            vec![one(&args, &args.log, &log, code)?]
+        }
+    };
+    match args.format {
+        Format::Text => done.iter().for_each(print),
+        Format::Json if args.log.is_dir() => {
+            println!("{:#}", json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
+        }
+        Format::Json => done.iter().for_each(|one| println!("{:#}", one.json())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The segments of a recording. Nothing is written before all have been looked at.
+fn folder(args: &Args) -> Result<Vec<Done>, Failure> {
+    let whole = open::open(&args.log)?;
+    check(&whole, &whole.code(), &args.log)?;
+    if args.output.is_some() {
+        return Err(Failure::new("-o names one log, and a folder has several")
+            .help("copy the folder, and name the functions in the copy; or name its segments"));
+    }
+    let mut done = Vec::new();
+    for segment in whole.segments() {
+        let path = args.log.join(&segment.file);
+        let log = open::quietly(&path)?;
+        let code = log.code();
+        if !code.stacks.is_empty() {
+            done.push(one(args, &path, &log, code)?);
+        }
+    }
+    Ok(done)
+}
+
+/// What was done to a log.
+struct Done {
+    output: PathBuf,
+    places: usize,
+    named: usize,
+    missing: Vec<Missing>,
+}
+
+impl Done {
+    fn json(&self) -> Value {
+        let Done { output, places, named, missing } = self;
+        json!({ "log": output, "places": places, "named": named, "missing": missing })
+    }
+}
+
+fn one(args: &Args, path: &Path, log: &Reader, mut code: Code) -> Result<Done, Failure> {
     let mut debug = args.debug_dir.clone();
     debug.extend(args.sysroot.iter().map(|root| root.join("usr/lib/debug")));
     if args.sysroot.is_none() {
@@ -60,18 +112,11 @@ pub fn run(args: Args) -> Outcome {
     let search = Search { debug, sysroot: args.sysroot.clone(), ..Search::default() };
     let missing = symbolize(&mut code, &search);
     // A link stays one.
-    let output = args.output.as_ref().unwrap_or(&args.log);
-    let output = &output.canonicalize().unwrap_or_else(|_| output.clone());
-    write(&log, &code, output, &args.log)?;
+    let output = args.output.as_deref().unwrap_or(path);
+    let output = output.canonicalize().unwrap_or_else(|_| output.to_path_buf());
+    write(log, &code, &output, path)?;
     let (places, named) = count(&code);
-    match args.format {
-        Format::Text => print(places, named, &missing, output),
-        Format::Json => println!(
-            "{:#}",
-            json!({ "log": output, "places": places, "named": named, "missing": missing })
-        ),
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(Done { output, places, named, missing })
 }
 
 impl Args {
@@ -137,7 +182,8 @@ fn count(code: &Code) -> (usize, usize) {
     (places.len(), places.iter().filter(named).count())
 }
 
-fn print(places: usize, named: usize, missing: &[Missing], output: &Path) {
+fn print(done: &Done) {
+    let Done { output, places, named, missing } = done;
     let output = escaped(&output.display().to_string());
     println!("{output}: {named} of {places} places in user code have names");
     for file in missing {

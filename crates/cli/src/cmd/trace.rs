@@ -122,6 +122,7 @@ pub fn run(mut args: Args) -> Outcome {
         mode: args.mode,
         compression: Compression::None,
         overwrite: false,
+        segments: None,
         follower: match args.summary {
             true => None,
             false => Some(Box::new(Printer::new(sink.clone(), style(&args), chosen))),

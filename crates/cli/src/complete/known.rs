@@ -34,7 +34,7 @@ pub fn schema_names() -> Vec<Named> {
 /// The events of the logs on the line; if there are none, of the schemata of `-s`; if there are
 /// none, of all that have a name.
 pub fn events(line: &Line) -> Vec<EventLayout> {
-    let files = line.words.iter().skip(1).filter(|word| Path::new(word).is_file());
+    let files = line.words.iter().skip(1).filter(|word| Path::new(word).exists());
     let logs: Vec<Reader> = files.filter_map(|file| Reader::open(file).ok()).collect();
     let mut all: Vec<EventLayout> = match logs.is_empty() {
         false => logs.iter().flat_map(|log| log.preamble().events.clone()).collect(),

@@ -31,7 +31,7 @@ pub fn page(about: &About) -> Value {
     });
     let damage: Vec<&Damage> = reader.damage().iter().chain(&stats.damage).collect();
     let total = stats.total();
-    json!({
+    let mut page = json!({
         "file": file.to_string_lossy(),
         "bytes": reader.length(),
         "complete": reader.is_complete(),
@@ -54,5 +54,9 @@ pub fn page(about: &About) -> Value {
         "triggers": ledger.triggers,
         "damage": damage,
         "preamble": preamble,
-    })
+    });
+    if !reader.segments().is_empty() {
+        page["segments"] = json!(reader.segments());
+    }
+    page
 }

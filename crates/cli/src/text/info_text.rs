@@ -4,6 +4,7 @@
 use super::info_snapshots;
 use super::layout::{command, grouped, paragraph};
 use super::ledger_text;
+use super::segments_text;
 use super::times::{date, duration};
 use crate::terminal;
 use klogger_log::damage::Damage;
@@ -40,6 +41,7 @@ pub fn page(about: &About, fields: bool) -> String {
     cpus(about, &mut out);
     programs(about, &mut out);
     info_snapshots::taken(&about.ledger.snapshots, about.reader.span().0, &mut out);
+    segments(about, &mut out);
     ledger(about, &mut out);
     escaped_lines(&out)
 }
@@ -97,6 +99,7 @@ fn head(about: &About, out: &mut String) {
             about.reader.blocks().len()
         ),
     );
+    line(out, "segments", &segments_text::line(about.reader.segments()));
     let ns = span(about);
     line(
         out,
@@ -379,6 +382,10 @@ fn names(reader: &Reader) -> HashMap<u32, String> {
         Some((u32::try_from(row.pid).ok()?, name))
     };
     rows.filter_map(named).collect()
+}
+
+fn segments(about: &About, out: &mut String) {
+    out.push_str(&segments_text::table(about.reader.segments(), about.reader.span().0));
 }
 
 fn ledger(about: &About, out: &mut String) {

@@ -13,6 +13,7 @@ pub mod ledger_text;
 mod line;
 pub mod open;
 mod perl;
+mod segments_text;
 pub mod select;
 pub mod times;
 

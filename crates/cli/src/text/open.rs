@@ -7,7 +7,9 @@ use klogger_log::damage::Damage;
 use klogger_log::error::Error;
 use klogger_log::ledger::{Key, Ledger, Severity};
 use klogger_log::reader::Reader;
+use klogger_log::segments;
 use klogger_log::text::push_seconds;
+use klogger_os::machine;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -34,6 +36,15 @@ pub fn quietly(path: &Path) -> Result<Reader, Failure> {
     match path.as_os_str() == STDIN {
         true => Reader::of(stdin_file()?).map_err(failure),
         false => Reader::open(path).map_err(failure),
+    }
+}
+
+/// What is written from now on has no more readers than the log.
+pub fn write_as_private_as(log: &Path) {
+    let newest = segments::numbers(log).ok().and_then(|all| all.last().copied());
+    match newest {
+        Some(number) => machine::write_as_private_as(&log.join(segments::file_name(number))),
+        None => machine::write_as_private_as(log),
     }
 }
 

@@ -41,6 +41,11 @@ pub enum Key {
     UnknownBlock,
     BeingWritten,
     Mended,
+    /// The oldest segments of a recording.
+    SegmentsRemoved,
+    /// Others.
+    SegmentsMissing,
+    SegmentNotBegun,
     UserRefused,
     UserMemory,
     UserHostile,
@@ -59,7 +64,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 40] = [
+    pub const ALL: [Key; 43] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -94,6 +99,9 @@ impl Key {
         Key::UnknownBlock,
         Key::BeingWritten,
         Key::Mended,
+        Key::SegmentsRemoved,
+        Key::SegmentsMissing,
+        Key::SegmentNotBegun,
         Key::UserRefused,
         Key::UserMemory,
         Key::UserHostile,
@@ -337,6 +345,27 @@ impl Key {
                 Notice,
                 "a part of the file is damaged, but was read from its copy in the file",
                 "nothing is missing; if this is a copy, copy it again, otherwise check the disk",
+            ),
+            Key::SegmentsRemoved => (
+                "segments_removed",
+                Info,
+                "the oldest segments of the recording are not there any more: a recording with \
+                 --keep removes them, and so does one on a full disk",
+                "none needed; record with a larger --keep, or to a larger disk, to have more of \
+                 the past",
+            ),
+            Key::SegmentsMissing => (
+                "segments_missing",
+                Loss,
+                "segments of the recording are missing between others",
+                "if this is a copy, copy the whole folder again; otherwise look for what removed \
+                 the files",
+            ),
+            Key::SegmentNotBegun => (
+                "segment_not_begun",
+                Notice,
+                "the next segment could not be begun, so that the one before it became longer",
+                "look whether the folder of the segments is there, and whether its disk has room",
             ),
             Key::UserRefused => (
                 "user_refused",

@@ -181,6 +181,7 @@ pub fn save(
         programs: true,
         history: None,
         finder: None,
+        seams: None,
     });
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

@@ -2,12 +2,14 @@
 //! Rescue of a recording whose recorder was killed: its unfinished log and what its rings still
 //! hold are made into a complete log.
 
+pub(super) mod earlier;
 mod kept;
 mod salvage;
 
 pub use salvage::{Salvage, Still};
 
 use crate::file;
+use earlier::Earlier;
 use kept::KeptRings;
 use klogger_engines::bpf::pins::{self, Left};
 use klogger_log::ledger::Ledger;
@@ -18,6 +20,9 @@ use klogger_os::Error;
 use klogger_os::files::cannot_write;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+/// What is written unless the user names another file.
+pub const OUTPUT: &str = "rescue.klog";
 
 /// The facts that a recorder stores beside its rings.
 #[derive(Serialize, Deserialize)]
@@ -45,6 +50,8 @@ pub struct Salvaged {
     pub ledger: Ledger,
     /// The log that the recorder had begun.
     pub log: PathBuf,
+    /// The complete one.
+    pub output: PathBuf,
     /// Events in that log, and events from its rings.
     pub written: u64,
     pub rescued: u64,
@@ -73,14 +80,18 @@ fn facts(left: &Left) -> Result<Facts, Error> {
         .map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))
 }
 
-/// Writes the whole log to `output`, and frees the rings.
-pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result<Salvaged, Error> {
+/// Writes the log to `output`, and frees the rings. Of a recording in segments it is the last one.
+pub fn save(
+    remnant: Remnant,
+    output: Option<&Path>,
+    compression: Compression,
+) -> Result<Salvaged, Error> {
     let left = remnant.left;
     if left.alive {
         return Err(Error::new(format!("process {} is still recording", left.pid))
             .help(format!("end its recording in order: kill -INT {}", left.pid)));
     }
-    let facts = match facts(&left) {
+    let mut facts = match facts(&left) {
         Ok(facts) => facts,
         Err(e) => {
             left.remove();
@@ -90,7 +101,15 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
         }
     };
     let rings = KeptRings::open(&left, &facts)?;
-    let old = Reader::open(&facts.log).ok().filter(|old| is_of(old, &facts.preamble));
+    let (earlier, old) = match Earlier::of(&mut facts, rings.bytes() == 0) {
+        Some((earlier, old)) => (Some(earlier), old),
+        None => (None, Reader::open(&facts.log).ok().filter(|old| is_of(old, &facts.preamble))),
+    };
+    // The last segment takes its place among the others.
+    let output = output.unwrap_or(match earlier {
+        Some(_) => &facts.log,
+        None => Path::new(OUTPUT),
+    });
     if old.as_ref().is_some_and(Reader::is_complete) {
         left.remove();
         return Err(Error::new(format!(
@@ -101,6 +120,7 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     }
     let (log, _) = file::open(output, file::PRIVATE)?;
     let mut salvage = Salvage::new(&facts, old.as_ref(), log, compression, Still::here())
+        .map(|salvage| salvage.after(earlier))
         .map_err(|e| cannot_write(output, e))?;
     let written = salvage.events();
     salvage.rings(&rings).map_err(|e| cannot_write(output, e))?;
@@ -108,11 +128,16 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     let (summary, ledger) =
         salvage.finish_here(&rings, &left).map_err(|e| cannot_write(output, e))?;
     left.remove();
-    Ok(Salvaged { summary, ledger, log: facts.log, written, rescued })
+    let output = output.to_path_buf();
+    Ok(Salvaged { summary, ledger, log: facts.log, output, written, rescued })
 }
 
 /// Whether a log belongs to this recording.
 pub fn is_of(log: &Reader, preamble: &Preamble) -> bool {
+    let recording = |p: &Preamble| p.segment.as_ref().map(|segment| segment.recording.clone());
     let made_by = |p: &Preamble| (p.clock.start_ns, p.recorder.pid);
-    made_by(log.preamble()) == made_by(preamble)
+    match (recording(log.preamble()), recording(preamble)) {
+        (None, None) => made_by(log.preamble()) == made_by(preamble),
+        (one, other) => one == other,
+    }
 }

@@ -12,6 +12,7 @@ mod dump;
 mod tests;
 
 use crate::file;
+use crate::rescue::rings::earlier::Earlier;
 use crate::rescue::rings::{self, Facts, Salvage, Salvaged};
 use crate::writer::Names;
 use anchor::{Anchor, read_anchor};
@@ -54,11 +55,14 @@ pub fn save(
     compression: Compression,
 ) -> Result<Vec<Rescued>, Error> {
     let dump = Dump::open(vmcore)?;
-    let found = find(&dump, vmcore)?;
-    let logs = logs(&found, log)?;
+    let mut found = find(&dump, vmcore)?;
+    let mut logs = logs(&found, log)?;
+    for (recording, old) in found.iter_mut().zip(&mut logs) {
+        recording.find_segments(log.filter(|_| old.is_some()), old);
+    }
     let several = found.len() > 1;
     let mut rescued = Vec::new();
-    for (recording, old) in found.iter().zip(&logs) {
+    for (recording, old) in found.iter_mut().zip(&logs) {
         let pid = recording.facts.preamble.recorder.pid;
         let output = if several { numbered(output, pid) } else { output.to_path_buf() };
         let mut salvaged = recording.save(&dump, old.as_ref(), &output, compression)?;
@@ -120,6 +124,8 @@ struct Recording {
     facts: Facts,
     /// In the order in which they were in use. The rings of all but the last have been replaced.
     anchors: Vec<Anchor>,
+    /// If the log consists of segments.
+    earlier: Option<Earlier>,
 }
 
 /// The offsets of the pages of anchors, by page number.
@@ -137,9 +143,11 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
     // In the order in which the anchors were made.
     for (key, pages) in &places {
         let Some((facts, anchor)) = read_anchor(dump, key, pages) else { continue };
-        let recording = recordings
-            .entry(key.recording)
-            .or_insert_with(|| Recording { facts, anchors: Vec::new() });
+        let recording = recordings.entry(key.recording).or_insert_with(|| Recording {
+            facts,
+            anchors: Vec::new(),
+            earlier: None,
+        });
         if recording.anchors.len() < ANCHORS_MAX {
             recording.anchors.push(anchor);
         }
@@ -165,8 +173,20 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
 }
 
 impl Recording {
+    /// If the log consists of segments, what the image has belongs to the last of them. `moved`:
+    /// where one of them is now.
+    fn find_segments(&mut self, moved: Option<&Path>, old: &mut Option<Reader>) {
+        if let Some(moved) = moved {
+            self.facts.log = moved.to_path_buf();
+        }
+        if let Some((earlier, last)) = Earlier::of(&mut self.facts, false) {
+            self.earlier = Some(earlier);
+            *old = last;
+        }
+    }
+
     fn save(
-        &self,
+        &mut self,
         dump: &Dump,
         old: Option<&Reader>,
         output: &Path,
@@ -182,8 +202,9 @@ impl Recording {
         ledger.entries.extend(unnamed(&self.facts));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
         let (log, _) = file::open(output, file::PRIVATE)?;
-        let mut salvage =
-            Salvage::new(&self.facts, old, log, compression, still).map_err(cannot)?;
+        let earlier = self.earlier.take();
+        let salvage = Salvage::new(&self.facts, old, log, compression, still).map_err(cannot)?;
+        let mut salvage = salvage.after(earlier);
         let written = salvage.events();
         for (n, anchor) in self.anchors.iter().enumerate() {
             for rings in &anchor.index.rings {
@@ -207,7 +228,8 @@ impl Recording {
         let ringless = |id: u16| ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
         let (summary, ledger) =
             salvage.finish(ledger, &ringless, &Names::default()).map_err(cannot)?;
-        Ok(Salvaged { summary, ledger, log: self.facts.log.clone(), written, rescued })
+        let (log, output) = (self.facts.log.clone(), output.to_path_buf());
+        Ok(Salvaged { summary, ledger, log, output, written, rescued })
     }
 }
 

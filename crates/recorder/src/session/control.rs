@@ -75,6 +75,9 @@ impl Session {
                 return None;
             }
             pipeline.look();
+            for note in self.close_segments(pipeline.builtin()) {
+                tell(&Message::Note(note));
+            }
             if recording {
                 self.engines.iter().for_each(|engine| engine.look());
             }

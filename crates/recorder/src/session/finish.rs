@@ -16,7 +16,7 @@ use crate::writer::Names;
 use crate::{Message, Outcome, ledger, snapshots};
 use klogger_engines::engine::Moment;
 use klogger_engines::stacks::StackTable;
-use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_log::ledger::{Entry, Key, Ledger, TriggerCount};
 use klogger_os as os;
 use klogger_os::{Error, Signal};
 use std::os::fd::AsFd;
@@ -71,17 +71,22 @@ impl Session {
         let polls = self.poller.stop((start_ns, end_ns));
         let late = pipeline.status().late.load(Ordering::Relaxed);
         self.snapshots.iter().for_each(Snapshots::release);
+        let events = pipeline.builtin().clone();
         let (ends, mut writer) = pipeline.stop();
         self.notes.append(&mut writer.notes);
         let snapshots = self.snapshots.take().map(|s| s.end(|| self.raw_stacks()));
+        self.end_segments(&events);
         let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
         let snapshots::Ended { taken, entries } = snapshots.unwrap_or_default();
         ledger.snapshots = taken;
         ledger.entries.extend(entries);
         ledger.entries.extend(polls);
         let names = self.names(&mut ledger);
+        // What the user is told is of all segments.
+        let last = Ledger { entries: writer.untold(ledger.entries.clone()), ..ledger.clone() };
+        ledger.entries.extend(writer.removed());
         let (summary, failure) = (writer.summary(), writer.failure());
-        let (summary, write_error) = match writer.finish(&names, &ledger, end_ns) {
+        let (summary, write_error) = match writer.finish(&names, &last, end_ns) {
             Ok(finished) => (finished, failure),
             Err(e) => (summary, failure.or(Some(e))),
         };
@@ -175,8 +180,7 @@ impl Session {
         ledger.entries.extend(writer.seen.iter().cloned());
         ledger.entries.extend(ledger::excluded(&self.recorder(), span));
         self.engines.iter_mut().for_each(|engine| engine.account(&mut ledger));
-        let fired = |trigger| self.engines.iter().find_map(|engine| engine.fired(trigger));
-        ledger.triggers = self.actions.iter().flat_map(|a| a.counts(&fired)).collect();
+        ledger.triggers = self.trigger_counts();
         ledger.entries.extend(ledger::late(&ledger.entries, late, span));
         if self.options.request.overwrite {
             let summary = writer.summary();
@@ -197,6 +201,12 @@ impl Session {
             ));
         }
         ledger
+    }
+
+    /// The hits of triggers so far.
+    pub(super) fn trigger_counts(&self) -> Vec<TriggerCount> {
+        let fired = |trigger| self.engines.iter().find_map(|engine| engine.fired(trigger));
+        self.actions.iter().flat_map(|a| a.counts(&fired)).collect()
     }
 
     /// The stacks of the recording so far.

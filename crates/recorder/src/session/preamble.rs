@@ -18,6 +18,7 @@ impl Session {
     pub(super) fn preamble(&self, clock: Clock) -> Result<Preamble, Error> {
         let (choice, request) = (self.options.choice, &self.options.request);
         let units: Vec<_> = request.numbered().map(|(unit, _)| unit).collect();
+        let segment = self.first_segment(clock.start_ns);
         let names: Vec<&str> = self.engines.iter().map(|e| e.info().name).collect();
         Ok(Preamble {
             klogger: env!("CARGO_PKG_VERSION").into(),
@@ -34,6 +35,7 @@ impl Session {
             probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),
             costs: self.engines.iter().find_map(|e| e.costs()),
             snapshot: None,
+            segment,
         })
     }
 

@@ -85,6 +85,7 @@ fn preamble(recording: &Preamble, snapshot: Snapshot) -> Preamble {
     clock.start_realtime_ns += snapshot.from_ns.saturating_sub(clock.start_ns);
     clock.start_ns = snapshot.from_ns;
     preamble.snapshot = Some(snapshot);
+    preamble.segment = None;
     preamble
 }
 

@@ -4,7 +4,8 @@
 use super::input::Growing;
 use crate::failure::Failure;
 use crate::messages;
-use std::fs;
+use klogger_log::error::Error;
+use klogger_log::segments;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ const WAIT: Duration = Duration::from_millis(20);
 
 pub struct Segments {
     folder: PathBuf,
-    number: u64,
+    number: u32,
     pub current: Growing,
     /// The current segment was being written when it was opened, so another one may come.
     runs: bool,
@@ -24,10 +25,9 @@ pub struct Segments {
 impl Segments {
     pub fn open(folder: &Path) -> Result<Segments, Failure> {
         let Some(number) = next(folder, 0)? else {
-            let what = format!("{}: there are no segments of a recording here", folder.display());
-            return Err(
-                Failure::new(what).help("name the folder of 'klogger record --segment', or a log")
-            );
+            let error = Error::NoSegments;
+            let what = format!("{}: {error}", folder.display());
+            return Err(Failure::new(what).help(error.remedy()));
         };
         let current = Growing::open(&path(folder, number))?;
         let runs = current.is_being_written();
@@ -59,28 +59,27 @@ impl Segments {
     }
 }
 
-fn say_removed(count: u64) {
+fn say_removed(count: u32) {
     if count > 0 {
         messages::note(&format!("{count} segments were removed before they could be read"));
     }
 }
 
-fn path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("segment-{number:06}.klog"))
+fn path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(segments::file_name(number))
 }
 
 /// The lowest number of a segment above this one.
-fn next(folder: &Path, after: u64) -> Result<Option<u64>, Failure> {
+fn next(folder: &Path, after: u32) -> Result<Option<u32>, Failure> {
     let cannot = |e| Failure::new(format!("{}: {e}", folder.display()));
-    let names = fs::read_dir(folder).map_err(cannot)?.flatten().map(|entry| entry.file_name());
-    let number = |name: &str| name.strip_prefix("segment-")?.strip_suffix(".klog")?.parse().ok();
-    let numbers = names.filter_map(|name| number(&name.to_string_lossy()));
-    Ok(numbers.filter(|number: &u64| *number > after).min())
+    let numbers = segments::numbers(folder).map_err(cannot)?;
+    Ok(numbers.into_iter().find(|number| *number > after))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn segments_come_in_the_order_of_their_numbers() {

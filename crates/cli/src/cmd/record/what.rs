@@ -19,6 +19,7 @@ use klogger_log::writer::Compression;
 use klogger_os::cgroups::Cgroup;
 use klogger_os::machine;
 use klogger_programs::Programs;
+use klogger_recorder::segments::Plan;
 use klogger_recorder::{
     Condition, Follower, Options, RateLimit, Request, Target, Threads, Trigger, User, snapshots,
 };
@@ -157,6 +158,7 @@ pub struct How {
     pub mode: u32,
     pub compression: Compression,
     pub overwrite: bool,
+    pub segments: Option<Plan>,
     pub follower: Option<Box<dyn Follower>>,
     pub snapshots: Option<snapshots::Options>,
 }
@@ -244,6 +246,7 @@ impl Prepared<'_> {
                 disabled: what.disable.clone(),
             },
             output: how.output,
+            segments: how.segments,
             mode: how.mode,
             compression: how.compression,
             duration: what.duration,

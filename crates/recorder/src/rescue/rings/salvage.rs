@@ -2,6 +2,7 @@
 //! Writes a complete log from what a recorder had written, and from what its rings hold.
 
 use super::Facts;
+use super::earlier::Earlier;
 use super::kept::KeptRings;
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::dump::TIME_REACH_NS;
@@ -65,6 +66,10 @@ pub struct Salvage<'a> {
     ended: BTreeMap<u16, (u64, u64)>,
     /// Time of the last event.
     last_ns: u64,
+    /// If the log is the last segment of a recording.
+    earlier: Option<Earlier>,
+    /// By CPU: the counts in its `LOST` records.
+    lost: BTreeMap<u16, u64>,
 }
 
 impl<'a> Salvage<'a> {
@@ -90,7 +95,15 @@ impl<'a> Salvage<'a> {
             ends: Vec::new(),
             ended: BTreeMap::new(),
             last_ns: old.and_then(Reader::times).map_or(preamble.clock.start_ns, |t| t.1),
+            earlier: None,
+            lost: old.map(lost_by_cpu).unwrap_or_default(),
         })
+    }
+
+    /// The log is the last segment of a recording.
+    pub fn after(self, earlier: Option<Earlier>) -> Salvage<'a> {
+        let last_ns = earlier.as_ref().map_or(0, |earlier| earlier.since_ns).max(self.last_ns);
+        Salvage { earlier, last_ns, ..self }
     }
 
     /// Number of events in the log so far.
@@ -146,6 +159,8 @@ impl<'a> Salvage<'a> {
         };
         if missed > 0 {
             records.extend(self.builtin.lost(missed, since, since));
+            let lost = self.lost.entry(cpu).or_insert(0);
+            *lost = lost.saturating_add(missed);
         }
         self.ends.push(end);
         let time_base = last_ns.saturating_sub(CLOCK_MARGIN_NS);
@@ -200,6 +215,11 @@ impl<'a> Salvage<'a> {
             return *end;
         }
         let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
+        if let Some(earlier) = self.earlier.as_ref().filter(|_| blocks.is_empty())
+            && let Some(end) = earlier.ends.get(&cpu)
+        {
+            return *end;
+        }
         let last = blocks.iter().map(|b| b.header.last_time).max();
         // If nothing was written, 48 bits of time reach back from now.
         let reach = self.still.now_ns.checked_sub(TIME_REACH_NS).map_or(0, |t| t + CLOCK_MARGIN_NS);
@@ -253,11 +273,25 @@ impl<'a> Salvage<'a> {
             let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
             ledger.entries.extend(ledger::overwritten(events, &self.ends, &logged, span));
         }
+        if let Some(earlier) = self.earlier.take() {
+            ledger.entries = earlier.rest(ledger.entries, &self.lost, span.1);
+        }
         self.writer.stacks(&names.stacks)?;
         self.writer.symbols(&names.symbols)?;
         let summary = self.writer.finish(&ledger)?;
         Ok((summary, ledger))
     }
+}
+
+fn lost_by_cpu(log: &Reader) -> BTreeMap<u16, u64> {
+    let mut lost: BTreeMap<u16, u64> = BTreeMap::new();
+    for block in log.blocks().iter().filter(|b| b.header.lost > 0) {
+        if let Origin::Cpu(cpu) = block.header.origin {
+            let sum = lost.entry(cpu).or_insert(0);
+            *sum = sum.saturating_add(block.header.lost);
+        }
+    }
+    lost
 }
 
 fn finished(cpu: u16) -> Finished {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The thread that completes segments, and deletes those that need not be kept.
+
+use super::About;
+use super::shelf::{Closing, Shelf};
+use crate::snapshots::RawStacks;
+use crate::writer::Names;
+use klogger_log::ledger::Ledger;
+use klogger_os::Error;
+use klogger_ring::block::{Builtin, Status};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How often the ages and sizes of segments are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A segment, and what only engines know of it.
+pub struct Job {
+    pub closing: Closing,
+    pub events: Builtin,
+    pub stacks: RawStacks,
+    pub ledger: Ledger,
+}
+
+/// A handle of the thread.
+pub struct Closer {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+}
+
+impl Closer {
+    pub fn start(shelf: Arc<Shelf>, status: Arc<Status>) -> Result<Closer, Error> {
+        let (jobs, work) = channel();
+        let thread = thread::Builder::new().name("klogger/segments".into());
+        let thread = thread.spawn(move || run(&work, &shelf, &status));
+        let thread =
+            thread.map_err(|e| Error::new(format!("cannot start a thread for segments: {e}")))?;
+        Ok(Closer { jobs, thread })
+    }
+
+    pub fn close(&self, job: Job) {
+        // Fails only if the thread has panicked, which is seen when it is joined.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Waits until all are complete.
+    pub fn stop(self) -> Result<(), Error> {
+        drop(self.jobs);
+        self.thread.join().map_err(|_| Error::new("the thread for segments has panicked"))
+    }
+}
+
+fn run(work: &Receiver<Job>, shelf: &Arc<Shelf>, status: &Status) {
+    loop {
+        match work.recv_timeout(LOOK) {
+            Ok(job) => {
+                let number = job.closing.about.number;
+                if let Err(e) = complete(job, shelf) {
+                    shelf.note(format!("segment {number} is not complete: {e}"));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        shelf.trim(status.segment.load(Ordering::Relaxed));
+    }
+}
+
+fn complete(job: Job, shelf: &Arc<Shelf>) -> io::Result<()> {
+    let Job { closing, events, stacks, mut ledger } = job;
+    let Closing { about, mut writer } = closing;
+    let About { number, losses, start_ns, end_ns } = about;
+    // Those of the stacks are of the whole recording as well.
+    let mut named = Ledger::default();
+    let mut names = Names::of(&events.0, stacks.kernel, &mut named);
+    if let Some(code) = stacks.user {
+        names = names.with_code(code, &mut named);
+    }
+    ledger.end_ns = Some(end_ns);
+    ledger.entries.append(&mut named.entries);
+    ledger.entries = shelf.untold(ledger.entries, start_ns);
+    ledger.entries.extend(losses);
+    ledger.entries.extend(shelf.deleted());
+    // Here nobody waits for this segment.
+    let room = shelf.clone();
+    writer.set_room(Box::new(move || room.make_room_now()));
+    let before = writer.summary();
+    let done = names.write(&mut writer).and_then(|()| writer.finish(&ledger));
+    let summary = done.as_ref().unwrap_or(&before);
+    shelf.completed(number, summary.bytes, summary.events.saturating_add(summary.lost));
+    done.map(drop)
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The segments that have ended: those that wait to be completed, and those that are complete, of
+//! which the oldest are deleted.
+
+use super::{About, Keep, Plan, Told};
+use crate::destination::Destination;
+use klogger_log::ledger::{Entry, Key};
+use klogger_log::segments;
+use klogger_log::writer::Writer;
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Segments that may wait to be completed. If there are more, a segment becomes longer instead.
+const WAITING_MAX: usize = 8;
+/// How long the writer waits on a full disk until a segment is complete and can be deleted.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A segment that has ended.
+pub struct Closing {
+    pub about: About,
+    pub writer: Writer<Destination>,
+}
+
+struct Done {
+    number: u32,
+    bytes: u64,
+    serials: u64,
+    ended: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Closing>,
+    /// Segments that are neither being written nor complete.
+    open: usize,
+    complete: VecDeque<Done>,
+    /// The last that was deleted, how many events all of them had and had
+    /// lost, and whether the disk was full.
+    deleted: Option<(u32, u64, bool)>,
+    retry: Option<Instant>,
+    /// Messages for the user.
+    notes: Vec<String>,
+    told: Told,
+}
+
+/// See the head of the file.
+pub struct Shelf {
+    folder: PathBuf,
+    plan: Plan,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shelf {
+    pub fn new(folder: PathBuf, plan: Plan) -> Shelf {
+        Shelf { folder, plan, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn put(&self, closing: Closing) {
+        let mut state = self.state();
+        state.open += 1;
+        state.waiting.push_back(closing);
+    }
+
+    /// The next segment to be completed.
+    pub fn take(&self) -> Option<Closing> {
+        self.state().waiting.pop_front()
+    }
+
+    pub fn is_behind(&self) -> bool {
+        self.state().open >= WAITING_MAX
+    }
+
+    pub fn retry_at(&self, when: Instant) {
+        self.state().retry = Some(when);
+    }
+
+    pub fn may_retry(&self, now: Instant) -> bool {
+        self.state().retry.is_none_or(|when| now >= when)
+    }
+
+    /// Has this said to the user.
+    pub fn note(&self, what: String) {
+        self.state().notes.push(what);
+    }
+
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    /// Of entries of the whole recording, those that no ledger of a segment has.
+    pub fn untold(&self, entries: Vec<Entry>, since_ns: u64) -> Vec<Entry> {
+        self.state().told.rest(entries, since_ns)
+    }
+
+    /// A segment is complete. `serials`: how many events it has, and has lost.
+    pub fn completed(&self, number: u32, bytes: u64, serials: u64) {
+        let mut state = self.state();
+        state.open -= 1;
+        state.complete.push_back(Done { number, bytes, serials, ended: Instant::now() });
+        self.changed.notify_all();
+    }
+
+    /// Deletes what need not be kept. `writing`: bytes of the segment that is being written, which
+    /// will have those of a whole one before this is called again.
+    pub fn trim(&self, writing: u64) {
+        let writing = writing.max(self.plan.size.unwrap_or(0));
+        let mut state = self.state();
+        while let Some(oldest) = state.complete.front() {
+            let Keep { segments, bytes, age } = &self.plan.keep;
+            let all = writing + state.complete.iter().map(|done| done.bytes).sum::<u64>();
+            let many = segments.is_some_and(|most| state.complete.len() > most as usize);
+            let large = bytes.is_some_and(|most| all > most);
+            let old = age.is_some_and(|most| oldest.ended.elapsed() > most);
+            if !many && !large && !old {
+                return;
+            }
+            self.delete(&mut state, false);
+        }
+    }
+
+    /// Deletes the oldest complete segment because the disk is full; waits for one that is being
+    /// completed. False if there is none.
+    pub fn make_room(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.state();
+        loop {
+            if self.delete(&mut state, true) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.open == 0 || left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The same without waiting.
+    pub fn make_room_now(&self) -> bool {
+        self.delete(&mut self.state(), true)
+    }
+
+    fn delete(&self, state: &mut State, full: bool) -> bool {
+        let Some(oldest) = state.complete.pop_front() else { return false };
+        // If a user has deleted it already, that is as good.
+        let _ = fs::remove_file(self.folder.join(segments::file_name(oldest.number)));
+        let (events, was_full) =
+            state.deleted.map_or((0, false), |(_, events, full)| (events, full));
+        if full && !was_full {
+            let what = "the disk is full: the oldest segments are removed to make room";
+            state.notes.push(what.into());
+        }
+        state.deleted =
+            Some((oldest.number, events.saturating_add(oldest.serials), full || was_full));
+        true
+    }
+
+    /// What the ledger says of the segments that have been deleted.
+    pub fn deleted(&self) -> Option<Entry> {
+        let (last, events, full) = self.state().deleted?;
+        let why = if full { ", at times because the disk was full" } else { "" };
+        let what = match last {
+            1 => format!("segment 1{why}"),
+            _ => format!("segments 1 to {last}{why}"),
+        };
+        Some(Entry::new(Key::SegmentsRemoved).count(events).detail(&what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With five complete segments of 100 bytes and 7 serial numbers, which ended ten seconds apart,
+    /// the last one ten seconds ago.
+    fn shelf(folder: &Path, keep: Keep, size: Option<u64>) -> Shelf {
+        let shelf = Shelf::new(folder.into(), Plan { keep, size, age: None });
+        for number in 1..=5 {
+            fs::write(folder.join(segments::file_name(number)), "").unwrap();
+            let ended = Instant::now()
+                .checked_sub(Duration::from_secs(10 * u64::from(6 - number)))
+                .expect("the machine has been up for a minute");
+            let done = Done { number, bytes: 100, serials: 7, ended };
+            shelf.state().complete.push_back(done);
+        }
+        shelf
+    }
+
+    fn left_after_trim(keep: Keep, size: Option<u64>, writing: u64) -> Vec<u32> {
+        let folder = tempfile::tempdir().unwrap();
+        shelf(folder.path(), keep, size).trim(writing);
+        segments::numbers(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let keep = Keep::default;
+        assert_eq!(left_after_trim(keep(), None, 1 << 40), [1, 2, 3, 4, 5]);
+        let two = Keep { segments: Some(2), ..keep() };
+        assert_eq!(left_after_trim(two.clone(), None, 0), [4, 5]);
+        let bytes = Keep { bytes: Some(350), ..keep() };
+        assert_eq!(left_after_trim(bytes.clone(), None, 50), [3, 4, 5]);
+        // The one that is being written will have its size.
+        assert_eq!(left_after_trim(bytes, Some(150), 50), [4, 5]);
+        let age = Keep { age: Some(Duration::from_secs(25)), ..keep() };
+        assert_eq!(left_after_trim(age.clone(), None, 0), [4, 5]);
+        assert_eq!(left_after_trim(Keep { segments: Some(1), ..age }, None, 0), [5]);
+    }
+
+    #[test]
+    fn a_full_disk_takes_the_oldest_and_says_so_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = shelf(folder.path(), Keep::default(), None);
+        assert!(shelf.deleted().is_none());
+        assert!(shelf.make_room() && shelf.make_room_now());
+        assert_eq!(segments::numbers(folder.path()).unwrap(), [3, 4, 5]);
+        let entry = shelf.deleted().unwrap();
+        assert_eq!(entry.count, 14);
+        assert!(entry.text.starts_with("segments 1 to 2, at times because the disk was full: "));
+        assert_eq!(shelf.take_notes().len(), 1);
+        (0..3).for_each(|_| assert!(shelf.make_room()));
+        assert!(!shelf.make_room(), "there is none");
+        assert!(shelf.take_notes().is_empty());
+    }
+}
