@@ -5,9 +5,9 @@ mod conditions;
 mod course;
 mod objects;
 mod parameters;
-mod snapshots;
+pub mod snapshots;
 mod target;
-mod triggers;
+pub mod triggers;
 pub mod values;
 pub mod what;
 pub mod words;
@@ -111,7 +111,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// Whether a trigger asks for snapshots.
-fn takes_snapshots(what: &What) -> bool {
+pub fn takes_snapshots(what: &What) -> bool {
     what.triggers.iter().flat_map(|trigger| &trigger.actions).any(|a| *a == Action::Snapshot)
 }
 

@@ -89,7 +89,8 @@ fn matcher(
     Ok((index, Matcher { fields, roles: vec![(role, filter)] }))
 }
 
-fn field(event: &EventLayout, name: &str) -> Result<From, FilterError> {
+/// Where a value of an event is.
+pub(crate) fn field(event: &EventLayout, name: &str) -> Result<From, FilterError> {
     match event.fields.iter().position(|f| f.name == name) {
         Some(index) if matches!(event.fields[index].shape, Shape::Array(_)) => Err(FilterError {
             message: format!("'{name}' of {} is an array", event.name),

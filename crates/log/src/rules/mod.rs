@@ -10,10 +10,11 @@ mod bind;
 mod followed;
 pub mod gaps;
 mod held;
-mod key;
+pub(crate) mod key;
 mod path;
 pub mod tally;
 
+pub(crate) use bind::field;
 pub use bind::{Log, faults};
 
 use crate::decode::Decoder;

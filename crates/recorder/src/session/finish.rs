@@ -60,10 +60,10 @@ impl Session {
             pipeline.name_threads();
         }
         self.detach();
-        self.last_actions(&pipeline, end_ns);
         for engine in &mut self.engines {
             self.notes.extend(engine.stop(&self.options.request));
         }
+        self.last_actions(&pipeline, end_ns);
         let polls = self.poller.stop((start_ns, end_ns));
         let late = pipeline.status().late.load(Ordering::Relaxed);
         self.snapshots.iter().for_each(Snapshots::release);
@@ -173,6 +173,7 @@ impl Session {
         self.engines.iter_mut().for_each(|engine| engine.account(&mut ledger));
         let fired = |trigger| self.engines.iter().find_map(|engine| engine.fired(trigger));
         ledger.triggers = self.actions.iter().flat_map(|a| a.counts(&fired)).collect();
+        ledger.entries.extend(self.actions.iter().flat_map(|a| a.forgotten(span)));
         ledger.entries.extend(ledger::late(&ledger.entries, late, span));
         if self.options.request.overwrite {
             let summary = writer.summary();
