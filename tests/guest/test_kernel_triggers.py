@@ -158,7 +158,8 @@ def test_hits_without_room_are_counted(recorded, klogger):
 
 def test_a_trigger_ends_the_recording(recorded, klogger):
     path = check(recorded, "stopped")
-    assert "a trigger has ended the recording: FLOOD: stop" in (recorded / "stopped.err").read_text()
+    said = (recorded / "stopped.err").read_text()
+    assert "a trigger has ended the recording: FLOOD: stop" in said
     assert about(klogger, path)[0]["acted"] >= 1
 
 

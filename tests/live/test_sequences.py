@@ -108,7 +108,8 @@ def test_planted_sequences(recorder, desk, clean_kernel):
     # Those that are planted are among them, and a machine that is busy may add some.
     assert len(over) >= NEVER + LATE
     few = {number for number in requests if number < 100}
-    expected = sorted((t, n) for t, n in in_time if t in {answers[k][0] for k in few & set(answers)})
+    times = {answers[number][0] for number in few & set(answers)}
+    expected = sorted((t, n) for t, n in in_time if t in times)
     assert of(found, some) == expected
     counts = recorder_triggers(recorder, path)
     assert [c["hits"] for c in counts] == [len(in_time), len(over), len(expected)]
