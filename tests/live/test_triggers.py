@@ -302,7 +302,7 @@ def test_trace_makes_snapshots(recorder, slow, clean_kernel):
     log = Log(recorder.klogger, made)
     assert log.rows("SELECT trigger FROM triggered") == [(1,)]
     assert log.rows("SELECT number FROM done WHERE waited > 20000000") == [(50,)]
-    assert log.meta["preamble"]["snapshot"]["first"]["why"] == trigger
+    assert log.meta["preamble"]["snapshot"]["why"] == trigger
 
 
 # In the kernel, of each instruction: "12: (7b) *(u64 *)(r0 +0) = r9", and lines of the source.

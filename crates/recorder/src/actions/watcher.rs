@@ -16,7 +16,6 @@ use klogger_log::trigger::matcher::{Found, Limits, Matcher};
 use klogger_os as os;
 use klogger_ring::block::Source;
 use klogger_schema::layout::EventLayout;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How often events are looked at, at most.
@@ -28,9 +27,8 @@ pub struct Watcher {
     triggered: EventLayout,
     /// Not later than any of the recorder's own events.
     own_base: u64,
-    /// The recorder's own events that wait, by time and by the order in which they came.
-    held: BTreeMap<(u64, u64), Vec<u8>>,
-    came: u64,
+    /// The recorder's own events that wait, with their times.
+    held: Vec<(u64, Vec<u8>)>,
     looked: Instant,
     /// The records of a block that are looked at.
     wanted: Vec<u8>,
@@ -54,8 +52,7 @@ impl Watcher {
             sizes: SizeTable::new(&preamble.events),
             triggered: triggered.clone(),
             own_base: preamble.clock.start_ns,
-            held: BTreeMap::new(),
-            came: 0,
+            held: Vec::new(),
             looked: Instant::now(),
             wanted: Vec::new(),
         }))
@@ -94,13 +91,8 @@ impl Watcher {
         while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
             let (record, after) = rest.split_at(size.min(rest.len()));
             rest = after;
-            self.hold(full_time(self.own_base, header.time48()), record.to_vec());
+            self.held.push((full_time(self.own_base, header.time48()), record.to_vec()));
         }
-    }
-
-    fn hold(&mut self, time_ns: u64, record: Vec<u8>) {
-        self.came += 1;
-        self.held.insert((time_ns, self.came), record);
     }
 
     /// A source has handed over all its events before this time.
@@ -117,11 +109,10 @@ impl Watcher {
         self.looked = Instant::now();
         let mut fired = Vec::new();
         let reached = self.matcher.release(os::monotonic_ns(), &mut |found| {
-            fired.push((found.time_ns, found.trigger, found.id));
+            fired.push(Fired::of(&found));
             hit(found);
         });
-        self.log(fired);
-        self.take(reached, own);
+        self.take(reached, fired, own);
         Some(reached)
     }
 
@@ -129,11 +120,10 @@ impl Watcher {
     pub fn finish(&mut self, end_ns: u64, own: &mut Vec<u8>, hit: &mut dyn FnMut(Found)) {
         let mut fired = Vec::new();
         self.matcher.finish(end_ns, &mut |found| {
-            fired.push((found.time_ns, found.trigger, found.id));
+            fired.push(Fired::of(&found));
             hit(found);
         });
-        self.log(fired);
-        self.take(u64::MAX, own);
+        self.take(u64::MAX, fired, own);
     }
 
     /// What triggers have forgotten, because it was too much.
@@ -141,21 +131,106 @@ impl Watcher {
         self.matcher.forgotten()
     }
 
-    fn log(&mut self, fired: Vec<(u64, u16, u16)>) {
-        for (time_ns, trigger, id) in fired {
-            let record = RecordBuilder::new(&self.triggered);
-            let mut bytes = Vec::new();
-            let record = record.int("trigger", trigger.into()).int("id", id.into());
-            record.finish(time_ns, &mut bytes);
-            self.hold(time_ns, bytes);
-        }
-    }
-
-    /// Moves the events before this time, in the order of time.
-    fn take(&mut self, before_ns: u64, own: &mut Vec<u8>) {
-        let later = self.held.split_off(&(before_ns, 0));
-        for record in std::mem::replace(&mut self.held, later).into_values() {
+    /// Appends hits, and the held events before this time, in the order of time.
+    fn take(&mut self, before_ns: u64, mut fired: Vec<Fired>, own: &mut Vec<u8>) {
+        fired.sort_by_key(|fired| fired.time_ns);
+        self.held.sort_by_key(|(time_ns, _)| *time_ns);
+        let ready = self.held.partition_point(|(time_ns, _)| *time_ns < before_ns);
+        let mut fired = fired.into_iter().peekable();
+        for (time_ns, record) in self.held.drain(..ready) {
+            while let Some(earlier) = fired.next_if(|fired| fired.time_ns <= time_ns) {
+                earlier.log(&self.triggered, own);
+            }
             own.extend_from_slice(&record);
         }
+        fired.for_each(|fired| fired.log(&self.triggered, own));
+    }
+}
+
+/// A hit that is to be logged.
+struct Fired {
+    time_ns: u64,
+    trigger: u16,
+    id: u16,
+}
+
+impl Fired {
+    fn of(found: &Found) -> Fired {
+        let Found { time_ns, trigger, id, .. } = *found;
+        Fired { time_ns, trigger, id }
+    }
+
+    fn log(&self, triggered: &EventLayout, own: &mut Vec<u8>) {
+        let record = RecordBuilder::new(triggered);
+        let record = record.int("trigger", self.trigger.into()).int("id", self.id.into());
+        record.finish(self.time_ns, own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_log::preamble::Clock;
+    use klogger_log::trigger::parse;
+    use klogger_toolchain::bundled;
+
+    /// (event, time) of each record.
+    fn read(layouts: &[EventLayout], mut own: &[u8]) -> Vec<(String, u64)> {
+        let sizes = SizeTable::new(layouts);
+        let mut found = Vec::new();
+        while let (Some(header), Some(size)) = (Header::read(own), sizes.size(own)) {
+            let layout = layouts.iter().find(|e| e.id == header.id()).unwrap();
+            found.push((layout.name.clone(), full_time(0, header.time48())));
+            own = &own[size..];
+        }
+        found
+    }
+
+    #[test]
+    fn own_events_wait_and_are_sorted_in_among_the_hits() {
+        let events = bundled::builtin().unwrap().layouts(1);
+        let clock = Clock { start_ns: 1, ..Clock::default() };
+        let preamble = Preamble { events: events.clone(), clock, ..Preamble::default() };
+        let of = |name: &str| events.iter().find(|e| e.name == name).unwrap();
+        let (exec, mark) = (of("PROCESS_EXIT"), of("MARK"));
+        let triggers = [
+            parse("PROCESS_EXIT where pid == 2: stop").unwrap(),
+            parse("no PROCESS_EXIT within 10ns by pid: stop").unwrap(),
+        ];
+        let mut watcher = Watcher::new((3..).zip(&triggers), &preamble).unwrap().unwrap();
+        watcher.await_all(&[Source::Cpu(0)]);
+        let exits = [(2, 100), (1, 104), (2, 105)].map(|(pid, time)| {
+            let mut bytes = Vec::new();
+            RecordBuilder::new(exec).int("pid", pid).finish(time, &mut bytes);
+            bytes
+        });
+        watcher.see(Origin::Cpu(0), 0, &exits.concat());
+        for time in [103, 500] {
+            let mut bytes = Vec::new();
+            RecordBuilder::new(mark).int("number", 1).text("text", b"x").finish(time, &mut bytes);
+            watcher.own(&bytes);
+        }
+        watcher.until(Source::Cpu(0), 120);
+        let (mut own, mut hits) = (Vec::new(), Vec::new());
+        std::thread::sleep(EVERY);
+        let mut note = |found: Found| hits.push((found.trigger, found.time_ns));
+        assert!(watcher.look(&mut own, &mut note).is_some_and(|reached| reached >= 120));
+        assert!(watcher.look(&mut own, &mut note).is_none(), "too soon");
+        watcher.finish(u64::MAX, &mut own, &mut note);
+        assert_eq!(hits, [(3, 100), (3, 105), (4, 114), (4, 115)]);
+        let names = read(&events, &own);
+        let row = |name: &str, time| (name.to_string(), time);
+        let triggered = |time| row("TRIGGERED", time);
+        assert_eq!(
+            names,
+            [
+                triggered(100),
+                row("MARK", 103),
+                triggered(105),
+                triggered(114),
+                triggered(115),
+                row("MARK", 500),
+            ]
+        );
     }
 }
