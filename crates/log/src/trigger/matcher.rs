@@ -47,6 +47,8 @@ pub struct Matcher<S> {
     terms: Vec<Vec<Term>>,
     /// Tables of names, for conditions.
     names: Preamble,
+    /// Bytes of all records so far; rises faster than serial numbers do.
+    bytes: u64,
 }
 
 struct Watched {
@@ -95,6 +97,7 @@ impl<S: Ord> Matcher<S> {
             watched: watched.collect(),
             terms: Vec::new(),
             names,
+            bytes: 0,
         };
         matcher.bind(|step| event_of(&preamble.events, step).into_iter().collect())?;
         Ok(matcher)
@@ -139,7 +142,9 @@ impl<S: Ord> Matcher<S> {
 
     /// Takes in records; those that are not wanted may have been left out.
     pub fn block(&mut self, origin: Origin, time_base: u64, records: &[u8]) {
-        self.merge.block(origin, time_base, 0, records, &mut |_| {});
+        // Events of one hit have one time, and stay in their order, also across blocks.
+        self.merge.block(origin, time_base, self.bytes, records, &mut |_| {});
+        self.bytes += records.len() as u64;
     }
 
     /// A source has handed over all its events before this time.
