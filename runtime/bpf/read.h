@@ -96,7 +96,7 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
 			((__u64)(from) & KLOGGER_KERNEL_BIT ? 1 : 0)))
 
 /* Copies a C string, cut to size - 1 bytes, and returns its length; 0 if it cannot be read. */
-static __always_inline __u32 klogger_text_length(char *dst, __u32 size, const char *src)
+static __always_inline __u32 klogger_text_part(char *dst, __u32 size, const char *src)
 {
 	long n = klogger_read_text(dst, size, src);
 

@@ -186,6 +186,7 @@ int klogger_begin(struct klogger_start *start)
 	}
 	memset(klogger_scope, 0, KLOGGER_SCOPE_BYTES);
 	memset(klogger_ringless, 0, sizeof(u64) * KLOGGER_EVENTS_MAX);
+	memset(klogger_fired, 0, KLOGGER_FIRED_BYTES);
 	if (start->scoped)
 		static_branch_enable(&klogger_scoped);
 	klogger_rings_use(rings);

@@ -28,6 +28,7 @@ struct klogger_rings {
 
 /* ring.c */
 extern u64 *klogger_ringless;	/* by event id */
+extern struct klogger_fired_at *klogger_fired;	/* by the number of a trigger - 1 */
 extern bool klogger_overwriting;
 int klogger_rings_begin(void);
 void klogger_choose_clock(void);

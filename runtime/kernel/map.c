@@ -110,6 +110,10 @@ static int klogger_map_area(struct vm_area_struct *vma, u64 offset, u64 size)
 		vma->vm_private_data = klogger_ringless;
 		vma->vm_ops = &klogger_own_pages;
 		return size == sizeof(u64) * KLOGGER_EVENTS_MAX ? 0 : -EINVAL;
+	case KLOGGER_MAP_FIRED:
+		vma->vm_private_data = klogger_fired;
+		vma->vm_ops = &klogger_own_pages;
+		return size == PAGE_ALIGN(KLOGGER_FIRED_BYTES) ? 0 : -EINVAL;
 	case KLOGGER_MAP_STACKS:
 		if (!klogger_stacks)
 			return -ENODATA;

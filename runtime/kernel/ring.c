@@ -16,6 +16,7 @@ EXPORT_SYMBOL_GPL(klogger_slow_clock);
 unsigned long *klogger_scope;
 EXPORT_SYMBOL_GPL(klogger_scope);
 u64 *klogger_ringless;
+struct klogger_fired_at *klogger_fired;
 bool klogger_overwriting;
 
 /*
@@ -196,10 +197,12 @@ void klogger_choose_clock(void)
 int klogger_rings_begin(void)
 {
 	BUILD_BUG_ON(sizeof(struct klogger_ring) % PAGE_SIZE);
+	BUILD_BUG_ON(sizeof(*klogger_fired) * KLOGGER_TRIGGERS_MAX > KLOGGER_FIRED_BYTES);
 	BUILD_BUG_ON(offsetof(struct klogger_ring, first) != sizeof(klogger_no_ring));
 	klogger_scope = vzalloc(KLOGGER_SCOPE_BYTES);
 	klogger_ringless = vzalloc(sizeof(u64) * KLOGGER_EVENTS_MAX);
-	if (!klogger_scope || !klogger_ringless) {
+	klogger_fired = vzalloc(KLOGGER_FIRED_BYTES);
+	if (!klogger_scope || !klogger_ringless || !klogger_fired) {
 		klogger_rings_end();
 		return -ENOMEM;
 	}
@@ -214,4 +217,5 @@ void klogger_rings_end(void)
 	klogger_wake_ups_end();
 	vfree(klogger_scope);
 	vfree(klogger_ringless);
+	vfree(klogger_fired);
 }

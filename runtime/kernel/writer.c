@@ -84,6 +84,53 @@ void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size
 }
 EXPORT_SYMBOL_GPL(klogger_reserve_slow);
 
+/* The record of TRIGGERED in klogger.klogger. */
+struct klogger_triggered {
+	u64 header;
+	u16 trigger;
+	u16 id;
+	u32 unused;
+};
+
+/*
+ * The recorder is woken at once, but by one trigger not more than once in so many units of the
+ * clock, which are ns or less. It looks by itself after some hundredths of a second.
+ */
+#define KLOGGER_WAKE_AGAIN 1000000
+
+/* Counts a hit, on whatever CPU. Returns whether the recorder is to be woken. */
+static bool klogger_count_fired(u64 time, u32 trigger)
+{
+	struct klogger_fired_at *fired = &klogger_fired[trigger & (KLOGGER_TRIGGERS_MAX - 1)];
+
+	cmpxchg(&fired->first, 0, time);
+	WRITE_ONCE(fired->last, time);
+	klogger_add(&fired->hits, 1);
+	if (time - READ_ONCE(fired->woken) < KLOGGER_WAKE_AGAIN)
+		return false;
+	WRITE_ONCE(fired->woken, time);
+	return true;
+}
+
+/* A trigger has fired, in the hit that has this time and the main ring of this CPU. */
+void klogger_fire_slow(struct klogger_ring *ring, u64 time, u32 trigger, u32 id);
+void klogger_fire_slow(struct klogger_ring *ring, u64 time, u32 trigger, u32 id)
+{
+	bool wake = klogger_count_fired(time, trigger - 1);
+	struct klogger_triggered *record =
+		klogger_reserve_slow(ring, time, KLOGGER_TRIGGERED_ID, sizeof(*record));
+
+	BUILD_BUG_ON(sizeof(*record) != 16);
+	if (record) {
+		record->trigger = trigger;
+		record->id = id;
+		klogger_publish(&record->header, (time << 16) + KLOGGER_TRIGGERED_ID);
+	}
+	if (wake)
+		klogger_wake_reader(ring);
+}
+EXPORT_SYMBOL_GPL(klogger_fire_slow);
+
 u64 klogger_read_slow_clock(void)
 {
 	return klogger_monotonic();

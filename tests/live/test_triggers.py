@@ -4,11 +4,15 @@ expression; every hit is counted, also where its event finds no room; and what i
 """
 
 import json
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import oracles
 import pytest
+from conftest import as_nobody
 from nightly import scaled
 from oracles import Log
 from test_conditions import CHUNKS, HITS, WORKLOAD, schema
@@ -274,5 +278,86 @@ def test_too_many_and_where_there_are_none(recorder, slow):
     assert done.code == 2 and "33 are given; 32 are possible" in done.err
     done, _ = recorder.run("-s", slow, "--overwrite", "--trigger", "DONE: stop", "--", "true")
     assert done.code == 2 and "a flight recorder (--overwrite)" in done.err
-    done, _ = recorder.run("--engine", "user", "--trigger", "A: stop", "--", "true")
-    assert done.code == 2 and "the user engine has no triggers" in done.err
+
+
+def test_a_command_needs_rights_of_its_own(public_klogger):
+    """A klogger that whoever runs it has made root runs no commands for them."""
+    public_klogger.chmod(0o4755)
+    file = public_klogger.parent / "slow.klogger"
+    file.write_text(SLOW)
+    file.chmod(0o644)
+    words = ("record", "-s", file, "-o", "/dev/null", "--trigger", "DONE: run 'id'", "--", "true")
+    done = as_nobody(public_klogger, *words)
+    assert done.code == 2, done.err
+    assert "'run' is not possible in a klogger with the rights of another user" in done.err
+
+
+def test_trace_makes_snapshots(recorder, slow, clean_kernel):
+    """Beside the lines that it prints, and without a log."""
+    trigger = "DONE where number == 50: snapshot"
+    words = ("-s", slow, "--trigger", trigger, "--snapshot-dir", recorder.dir)
+    done = recorder.command("trace", *words, *planted(100, 1), timeout=180)
+    assert done.code == 0, done.err
+    (made,) = recorder.dir.glob("*.snapshot-001.klog")
+    log = Log(recorder.klogger, made)
+    assert log.rows("SELECT trigger FROM triggered") == [(1,)]
+    assert log.rows("SELECT number FROM done WHERE waited > 20000000") == [(50,)]
+    assert log.meta["preamble"]["snapshot"]["why"] == trigger
+
+
+# In the kernel, of each instruction: "12: (7b) *(u64 *)(r0 +0) = r9", and lines of the source.
+INSTRUCTION = re.compile(r"^ *\d+: \([0-9a-f]{2}\)")
+
+
+def test_what_a_trigger_that_does_not_fire_costs(recorder, slow, clean_kernel):
+    """Counted in the program as the kernel has it: after the event is published, a value is fetched
+    and compared; a long constant is one more.
+    """
+    if not shutil.which("bpftool"):
+        pytest.skip("bpftool is needed to see the program")
+    for condition, most in [("number == 7", 2), ("waited > 20s", 3)]:
+        program = "print('begun', flush=True); input()"
+        words = ("--trigger", f"DONE where {condition}: mark 'x'")
+        process = subprocess.Popen(
+            [
+                *(recorder.klogger, "record", "-o", "/dev/null", "-s", slow, *words),
+                *("--", sys.executable, "-c", program),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline() == "begun\n"
+        pinned = subprocess.run(
+            ["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True
+        )
+        named = [p["id"] for p in json.loads(pinned.stdout) if p.get("name", "").endswith(PROBE)]
+        dumps = [
+            subprocess.run(
+                ["bpftool", "prog", "dump", "xlated", "id", str(number)],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for number in named
+        ]
+        process.communicate("\n", timeout=180)
+        counts = [count for count in map(added, dumps) if count is not None]
+        assert counts and max(counts) <= most, condition
+
+
+PROBE = "_task_prctl_unknown"
+
+
+def added(dump):
+    """Instructions between the end of the event and what fires the trigger."""
+    lines = dump.splitlines()
+    fires = [n for n, line in enumerate(lines) if "klogger_fire(klogger_hit, 1" in line]
+    stored = [n for n, line in enumerate(lines) if "WRITE_ONCE(*header, value)" in line]
+    if not fires:
+        return None
+    begin = max(n for n in stored if n < fires[0])
+    between = [line for line in lines[begin : fires[0]] if INSTRUCTION.match(line)]
+    # The first is the store.
+    return len(between) - 1

@@ -18,6 +18,7 @@ use crate::made::Maker;
 use crate::text::{Text, comment, literal, quote};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
+use std::borrow::Cow;
 
 /// What this engine makes of a schema.
 pub static MAKER: Maker = Maker {
@@ -140,11 +141,48 @@ fn events(out: &mut Text, schema: &Schema) {
          #define KLOGGER_UNIT klogger_unit_{name}\n#define KLOGGER_KEYS klogger_keys_{name}\n",
         keys(schema)
     ));
+    if has_triggers(schema) {
+        out.push(TRIGGERS);
+    }
     for (index, e) in schema.events.iter().enumerate() {
         event(out, schema, e, index);
         call(out, schema, e, index);
     }
     out.push("\n#undef KLOGGER_UNIT\n#undef KLOGGER_KEYS\n");
+}
+
+/// What events with triggers need. A benchmark fires none.
+const TRIGGERS: &str = "
+void klogger_fire_slow(struct klogger_ring *ring, u64 time, u32 trigger, u32 id);
+#ifndef klogger_fire
+#define klogger_fire(hit, trigger, index) \\
+\tklogger_fire_slow((hit)->ring, (hit)->time, trigger, KLOGGER_UNIT.base + (index))
+#endif
+
+/* Copies a C string, cut to size - 1 bytes, and returns its length; 0 if it cannot be read. */
+static __always_inline u32 klogger_text_part(char *to, u32 size, const char *from)
+{
+\treturn from ? klogger_read_text(to, from, size) : 0;
+}
+";
+
+fn has_triggers(schema: &Schema) -> bool {
+    schema.events.iter().any(|e| !e.triggers.is_empty())
+}
+
+/// The text that a module brings into the kernel: that of the schema, and the triggers that are
+/// compiled into it, so that another recording does not use it.
+pub fn text_of(schema: &Schema) -> Cow<'_, str> {
+    if !has_triggers(schema) {
+        return schema.text.as_str().into();
+    }
+    let mut text = format!("{}\n// Of klogger record --trigger:\n", schema.text);
+    for event in &schema.events {
+        for trigger in &event.triggers {
+            text += &format!("// {}: {}: {}\n", trigger.number, event.name, trigger.condition);
+        }
+    }
+    text.into()
 }
 
 /// An array has at least one element.
@@ -170,7 +208,7 @@ fn call(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
 /// The schema as the core module knows it; once in a module, or in the kernel. `more`: further
 /// members.
 fn unit(out: &mut Text, schema: &Schema, more: &str) {
-    let name = &schema.name;
+    let (name, text) = (&schema.name, text_of(schema));
     let list: String =
         schema.events.iter().map(|e| format!("\t{{ .name = \"{}\" }},\n", e.name)).collect();
     out.push(format_args!(
@@ -184,8 +222,8 @@ fn unit(out: &mut Text, schema: &Schema, more: &str) {
         keys(schema),
         keys(schema),
         quote(name),
-        literal(&schema.text),
-        schema.text.len(),
+        literal(&text),
+        text.len(),
         schema.events.len(),
     ));
 }

@@ -44,6 +44,7 @@ pub struct KernelEngine {
     cpus: usize,
     scope: Scope,
     ringless: Mapping,
+    fired: Mapping,
     stacks: Option<Stacks>,
     layout: Layout,
     device: Arc<Device>,
@@ -102,6 +103,7 @@ impl KernelEngine {
             rings: Arc::new(layout.map(&device)?),
             scope: Scope::new(map(device::MAP_SCOPE, SCOPE_BYTES)?),
             ringless: map(device::MAP_RINGLESS, 8 * EVENTS_MAX)?,
+            fired: map(device::MAP_FIRED, device::FIRED_BYTES)?,
             stacks: match start.stacks {
                 0 => None,
                 _ => Some(Stacks::new(map(device::MAP_STACKS, Stacks::BYTES)?)),

@@ -137,8 +137,13 @@ impl<S: Ord> LiveMerge<S> {
 
     /// Passes on the events that need not be held back any longer, and whether each is late.
     pub fn release(&mut self, now_ns: u64, pass: &mut dyn FnMut(&EventRef, bool)) {
+        self.pass_on(self.reached(now_ns), pass);
+    }
+
+    /// The time before which events need not be held back any longer.
+    pub fn reached(&self, now_ns: u64) -> u64 {
         let told = self.sources.values().min().copied().unwrap_or(0);
-        self.pass_on(told.max(now_ns.saturating_sub(self.hold_ns)), pass);
+        told.max(now_ns.saturating_sub(self.hold_ns))
     }
 
     /// Passes on all events: no more will come.
@@ -148,7 +153,7 @@ impl<S: Ord> LiveMerge<S> {
 
     /// Passes on the events before this time, and the earliest others if they take too much
     /// memory.
-    fn pass_on(&mut self, until: u64, pass: &mut dyn FnMut(&EventRef, bool)) {
+    pub fn pass_on(&mut self, until: u64, pass: &mut dyn FnMut(&EventRef, bool)) {
         // Each block is in the order of time, or nearly so: the sort merges a few runs.
         self.held.sort_by_key(Held::key);
         let mut count = self.held.partition_point(|held| held.time < until);

@@ -9,7 +9,9 @@
 //! REQUEST -> no ANSWER within 1s by id: snapshot, at most 5 per minute
 //! ```
 
+pub mod matcher;
 mod parse;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -34,8 +36,9 @@ pub enum Pattern {
     Event(Step),
     /// `A where E -> B where E within T by FIELD`: B at most T after A.
     Sequence { first: Step, then: Step, within_ns: u64, by: Option<Key> },
-    /// `no EVENT where E within T`: T has passed without it, and again after the next one.
-    Silence { of: Step, within_ns: u64 },
+    /// `no EVENT where E within T by FIELD`: T has passed without it, and again after the next one;
+    /// of each value of the field, from its first event on.
+    Silence { of: Step, within_ns: u64, by: Option<String> },
     /// `A where E -> no B where E within T by FIELD`: T has passed after A without B.
     Unanswered { first: Step, missing: Step, within_ns: u64, by: Option<Key> },
 }

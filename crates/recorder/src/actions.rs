@@ -5,18 +5,19 @@
 //! and hands over those that actions are due for, of which there are few: see [`Limit`]. The thread
 //! of the recording takes the actions. A command runs beside it ([`run`]).
 //!
-//! Hits of sequences and silences come to [`Finder::hit`] as well, from what follows the events.
+//! What is compiled into no event, such as a sequence or a silence, it finds itself ([`watcher`]).
 //!
 //! [`Limit`]: klogger_log::trigger::Limit
 
 pub mod finder;
 mod limiter;
 pub mod run;
+pub mod watcher;
 
 use finder::Finder;
 use klogger_engines::losses::Fired;
 use klogger_log::event::{EventRef, Value};
-use klogger_log::ledger::TriggerCount;
+use klogger_log::ledger::{Entry, Key, TriggerCount};
 use klogger_log::trigger::{Pattern, Trigger};
 use klogger_schema::layout::EventLayout;
 use run::Commands;
@@ -47,19 +48,18 @@ pub struct Hit {
 /// The event that fired a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FiredBy {
-    /// Which of the layouts it has.
-    pub index: usize,
+    pub layout: Arc<EventLayout>,
     /// The record.
     pub bytes: Vec<u8>,
 }
 
 impl FiredBy {
     /// The names and values of its fields.
-    pub fn fields<'a>(&'a self, layouts: &'a [EventLayout]) -> Vec<(&'a str, Value<'a>)> {
-        let Some(layout) = layouts.get(self.index) else { return Vec::new() };
+    pub fn fields(&self) -> Vec<(&str, Value<'_>)> {
+        let layout = &*self.layout;
         let event = EventRef {
             layout,
-            index: self.index,
+            index: 0,
             time_ns: 0,
             origin: klogger_log::origin::Origin::Recorder,
             serial: 0,
@@ -79,6 +79,10 @@ pub struct Tally {
     /// Hits that actions were taken for, and those that were above the limit.
     pub acted: u64,
     pub suppressed: u64,
+    /// Events that were too many to be remembered, see [`Limits`].
+    ///
+    /// [`Limits`]: klogger_log::trigger::matcher::Limits
+    pub forgotten: u64,
 }
 
 /// Tallies by trigger, which the writer thread and that of the recording share.
@@ -130,6 +134,16 @@ impl Actions {
         let mut bytes = [0; 256];
         while matches!((&self.bell).read(&mut bytes), Ok(n) if n == bytes.len()) {}
         self.hits.try_iter().collect()
+    }
+
+    /// What triggers could not remember, for the ledger.
+    pub fn forgotten(&self, span: (u64, u64)) -> Vec<Entry> {
+        let entry = |(number, trigger): (u16, &Trigger)| {
+            let count = self.tallies.with(number, |tally| tally.forgotten)?;
+            let entry = Entry::new(Key::TriggerFull).count(count).between(span.0, span.1);
+            (count > 0).then(|| entry.detail(&format!("trigger {number}: {}", trigger.text)))
+        };
+        (1..).zip(&self.triggers).filter_map(entry).collect()
     }
 
     /// For the ledger. `fired`: the hits that were counted where a trigger is compiled in.

@@ -204,6 +204,12 @@ impl Pipeline {
     /// From here on there is a file.
     pub fn write(&mut self, log: Log) {
         let Log { writer, start_ns, threads, feed, programs, history, finder, seams } = log;
+        let mut sources = self.handing_over(programs);
+        let finder = finder.map(|mut finder| {
+            finder.watcher().into_iter().for_each(|watcher| watcher.await_all(&sources));
+            sources.extend(finder.watcher().is_some().then_some(Source::Triggers));
+            finder
+        });
         let log = LogWriter::new(
             writer,
             self.outlet.builtin.clone(),
@@ -214,7 +220,7 @@ impl Pipeline {
         .naming(threads)
         .divided(seams)
         .feeding(feed)
-        .followed(self.outlet.followed.clone(), self.handing_over(programs))
+        .followed(self.outlet.followed.clone(), sources)
         .keeping(history)
         .finding(finder);
         if let Some(to) = self.log.take() {
@@ -285,10 +291,12 @@ impl Pipeline {
         }
     }
 
-    /// Waits until what is in the rings has passed the writer thread.
-    pub fn settle(&self) {
+    /// Waits until what is in the rings has passed the writer thread. The recording ended at this
+    /// time, and all engines have handed over their events.
+    pub fn settle(&self, end_ns: u64) {
         self.empty_rings();
         let (done, hear) = channel();
+        let _ = self.outlet.to_writer.send(ToWriter::Ended(end_ns));
         // Fails only if the writer thread has ended with an error, which it has reported.
         if self.outlet.to_writer.send(ToWriter::Settle(done)).is_ok() {
             let _ = hear.recv();

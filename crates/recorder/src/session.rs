@@ -14,6 +14,7 @@ use super::checks::{check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
 use crate::actions::Actions;
 use crate::actions::finder::Finder;
+use crate::actions::watcher::Watcher;
 use crate::destination::{Destination, is_stdout};
 use crate::followed::Followed;
 use crate::host;
@@ -35,6 +36,7 @@ use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::host_kernel;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -230,6 +232,7 @@ impl Session {
         let there = self.scope().map(put).unwrap_or_default();
         self.divide(pipeline)?;
         let preamble = self.preamble(clock)?;
+        let finder = self.finder(&preamble)?;
         let (log, kept_old) = self.open()?;
         let start_ns = preamble.clock.start_ns;
         self.start_ns.set(start_ns);
@@ -250,7 +253,7 @@ impl Session {
             self.keep(&preamble);
         }
         let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
-        let (writer, finder) = (writer.forgetting(alone), self.finder.take());
+        let writer = writer.forgetting(alone);
         pipeline.write(Log {
             writer,
             start_ns,
@@ -268,6 +271,19 @@ impl Session {
         let running = held.map(|held| self.start_command(held)).transpose();
         let running = running.inspect_err(|_| self.discard(kept_old))?;
         Ok(Workload { running, start_ns })
+    }
+
+    /// What finds the hits of triggers.
+    fn finder(&mut self, preamble: &Preamble) -> Result<Option<Finder>, Error> {
+        let Some(finder) = self.finder.take() else { return Ok(None) };
+        let events = self.options.request.units.iter().flat_map(|unit| &unit.schema.events);
+        let compiled: BTreeSet<u16> =
+            events.flat_map(|event| &event.triggers).map(|trigger| trigger.number).collect();
+        let triggers = (1..).zip(&self.options.triggers);
+        let others = triggers.filter(|(number, _)| !compiled.contains(number));
+        let watcher = Watcher::new(others, preamble)
+            .map_err(|e| Error::new(format!("--trigger: {}", e.message)).help(e.help))?;
+        Ok(Some(finder.watching(watcher)))
     }
 
     /// What the log is written to; true if an existing file was renamed.

@@ -253,7 +253,11 @@ impl LogWriter {
     }
 
     /// Looks for hits of triggers.
-    pub fn finding(self, finder: Option<Finder>) -> LogWriter {
+    pub fn finding(self, mut finder: Option<Finder>) -> LogWriter {
+        let watches = finder.as_mut().is_some_and(|finder| finder.watcher().is_some());
+        if let (true, Some(feed)) = (watches, &self.feed) {
+            feed.until(Source::Triggers, 0);
+        }
         LogWriter { finder, ..self }
     }
 
@@ -308,8 +312,45 @@ impl LogWriter {
     /// Looks up the names of threads. `last`: no more events will come.
     fn name_threads(&mut self, last: bool) {
         if let Some(threads) = &mut self.threads {
-            threads.look_up(&self.builtin, last, &mut self.own);
+            let mut found = Vec::new();
+            threads.look_up(&self.builtin, last, &mut found);
+            self.keep_own(&found);
         }
+    }
+
+    /// Takes in events of the recorder itself.
+    fn keep_own(&mut self, records: &[u8]) {
+        match &mut self.finder {
+            Some(finder) => finder.own(records, &mut self.own),
+            None => self.own.extend_from_slice(records),
+        }
+    }
+
+    /// Looks for the hits of triggers that are compiled into no event.
+    fn look(&mut self) -> io::Result<()> {
+        let reached = self.finder.as_mut().and_then(|finder| finder.look(&mut self.own));
+        match reached {
+            Some(reached) => self.reached(Source::Triggers, reached),
+            None => Ok(()),
+        }
+    }
+
+    /// No more events will come; the recording ended at this time, if it is known.
+    fn end(&mut self, end_ns: Option<u64>) {
+        let Some(finder) = &mut self.finder else { return };
+        if finder.watcher().is_some() {
+            finder.finish(end_ns, &mut self.own);
+            self.feed_own();
+            self.feed.iter().for_each(|feed| feed.until(Source::Triggers, u64::MAX));
+        }
+    }
+
+    /// A source has handed over everything before this time.
+    fn reached(&mut self, source: Source, time_ns: u64) -> io::Result<()> {
+        self.feed_own();
+        self.history.iter().for_each(|history| history.until(source, time_ns));
+        self.feed.iter().for_each(|feed| feed.until(source, time_ns));
+        self.until(source, time_ns)
     }
 
     /// Runs until all senders are dropped.
@@ -332,14 +373,20 @@ impl LogWriter {
                     let _ = done.send(());
                     flushed
                 }
-                Ok(ToWriter::Until(source, time_ns)) => {
-                    self.history.iter().for_each(|history| history.until(source, time_ns));
-                    self.feed.iter().for_each(|feed| feed.until(source, time_ns));
-                    self.until(source, time_ns)
+                Ok(ToWriter::Ended(end_ns)) => {
+                    self.end(Some(end_ns));
+                    self.history.iter().for_each(|h| h.until(Source::Programs, u64::MAX));
+                    Ok(())
                 }
-                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Ok(ToWriter::Until(source, time_ns)) => {
+                    let watcher = self.finder.as_mut().and_then(Finder::watcher);
+                    watcher.into_iter().for_each(|watcher| watcher.until(source, time_ns));
+                    self.reached(source, time_ns).and_then(|()| self.look())
+                }
+                Err(RecvTimeoutError::Timeout) => self.look().and_then(|()| self.flush()),
                 Err(RecvTimeoutError::Disconnected) => {
                     self.name_threads(true);
+                    self.end(None);
                     self.feed_own();
                     self.feed = None;
                     return self;
@@ -386,7 +433,7 @@ impl LogWriter {
             let mut own = Vec::new();
             mark("DUMP_BEGIN").finish(begin_ns, &mut own);
             mark("DUMP_FINISH").int("bytes", bytes).finish(os::monotonic_ns(), &mut own);
-            self.own.extend_from_slice(&own);
+            self.keep_own(&own);
         }
         if let (Some(threads), Some(_)) = (&mut self.threads, origin.cpu()) {
             threads.see(&records, time_base);
@@ -416,6 +463,7 @@ impl LogWriter {
         self.discarded.learn(&addition.events);
         self.feed.iter().for_each(|feed| feed.add(addition));
         self.history.iter().for_each(|history| history.add(addition));
+        self.finder.iter_mut().for_each(|finder| finder.add(addition));
         if self.status.has_failed() {
             return Ok(());
         }
@@ -425,7 +473,7 @@ impl LogWriter {
     }
 
     fn own(&mut self, record: &[u8]) -> io::Result<()> {
-        self.own.extend_from_slice(record);
+        self.keep_own(record);
         self.flush_in_time()
     }
 

@@ -33,6 +33,8 @@ pub enum ToWriter {
     NameThreads(Sender<()>),
     /// Write what has come so far, and answer.
     Settle(Sender<()>),
+    /// All events have been handed over: the recording ended at this time.
+    Ended(u64),
     /// This source has handed over all its events before this time (ns), as far as it knows. Only
     /// if somebody follows the recording.
     Until(Source, u64),
@@ -45,6 +47,8 @@ pub enum Source {
     Cpu(u16),
     /// The thread that drains the rings of programs.
     Programs,
+    /// What finds sequences and silences, whose hits have the times of events.
+    Triggers,
 }
 
 pub struct Block {

@@ -218,7 +218,7 @@ pub fn under(field: &Field, path: &str) -> String {
         false => String::new(),
     };
     format!(
-        "({{ char klogger_part[{size}] = {{}}; klogger_text_length(klogger_part, {size}, {}) >= \
+        "({{ char klogger_part[{size}] = {{}}; klogger_text_part(klogger_part, {size}, {}) >= \
          {length}{each}{end}; }})",
         field.name
     )
@@ -255,7 +255,7 @@ fn text_is(field: &Field, text: &str, whole: bool) -> Result<Truth, FilterError>
     let each = bytes.iter().enumerate();
     let each: String = each.map(|(n, b)| format!(" && klogger_part[{n}] == (char){b}")).collect();
     Ok(Truth::of(format!(
-        "({{ char klogger_part[{size}] = {{}}; klogger_text_length(klogger_part, {size}, {}) == \
+        "({{ char klogger_part[{size}] = {{}}; klogger_text_part(klogger_part, {size}, {}) == \
          {}{each}; }})",
         field.name,
         bytes.len()

@@ -13,7 +13,9 @@ pub use tree::kernel_dir;
 
 use crate::clang::{CompileError, Complaint, diagnostic, parse_complaint};
 use crate::compiled_schema::{ModulePlan, Plan, faults, plan_module};
-use klogger_codegen::kernel::{AttachPoint, Tracepoints, core, module, prototype_complaint};
+use klogger_codegen::kernel::{
+    AttachPoint, Tracepoints, core, module, prototype_complaint, text_of,
+};
 use klogger_codegen::{NamedText, printable};
 use klogger_os::Error;
 use klogger_os::Uninterrupted;
@@ -118,7 +120,7 @@ fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option
     let contains =
         |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
     let has = |file: PathBuf, schema: &Schema| {
-        fs::read(file).is_ok_and(|bytes| contains(&bytes, &schema.text))
+        fs::read(file).is_ok_and(|bytes| contains(&bytes, &text_of(schema)))
     };
     let has_all = |folder: &PathBuf| {
         has(folder.join("klogger.ko"), builtin)

@@ -21,7 +21,7 @@
 #include "ring.h"
 #include <linux/ioctl.h>
 
-#define KLOGGER_DEVICE_VERSION 2
+#define KLOGGER_DEVICE_VERSION 3
 #define KLOGGER_CALL_RESIZED 0xffffffffu
 #define KLOGGER_NAME_MAX 64
 
@@ -43,7 +43,18 @@
 #define KLOGGER_MAP_ANCHOR (4ull << 40)
 #define KLOGGER_ANCHOR_MAX (64u << 20)	/* bytes of all together */
 #define KLOGGER_ANCHORS_MAX 64		/* one for the first rings, and one for each change */
+/* struct klogger_fired_at by the number of a trigger, from 0: KLOGGER_FIRED_BYTES */
+#define KLOGGER_MAP_FIRED (5ull << 40)
+#define KLOGGER_FIRED_BYTES 4096u
 #define KLOGGER_SCOPE_BYTES (1u << 19)
+
+/* Hits of a trigger on all CPUs. Times are those of the engine's clock. */
+struct klogger_fired_at {
+	__u64 hits;
+	__u64 first;
+	__u64 last;
+	__u64 woken;		/* when the recorder was woken last */
+};
 
 /* Kernel stacks whose numbers are in events: number n, from 1, is slot[n - 1]. */
 #define KLOGGER_STACK_SLOTS 65536

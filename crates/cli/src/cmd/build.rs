@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger build`
 
+use super::record::triggers::{set_in_modules, trigger};
 use super::{Format, Outcome};
 use crate::engines;
 use crate::failure::Failure;
@@ -8,9 +9,11 @@ use crate::schemata;
 use indicatif::{ProgressBar, ProgressStyle};
 use klogger_engines::engine::EngineInfo;
 use klogger_engines::kernel;
+use klogger_log::trigger::Trigger;
 use klogger_schema::model::Schema;
 use klogger_toolchain::bundled;
 use klogger_toolchain::clang::CompileError;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::kbuild::{self, Built};
 use serde_json::json;
 use std::path::PathBuf;
@@ -46,6 +49,10 @@ pub struct Args {
     /// Build tree of a kernel, or its headers [default: the running kernel's]
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
+    /// Compile a trigger into the modules, for a recording with --modules and the same triggers, as
+    /// with 'klogger record'. May be repeated
+    #[arg(long = "trigger", value_name = "EVENT where EXPRESSION: ACTION", value_parser = trigger)]
+    triggers: Vec<Trigger>,
     /// Directory for the modules; created if it does not exist
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
@@ -60,7 +67,10 @@ pub fn run(args: Args) -> Outcome {
     })?;
     let schemas =
         args.schemas.iter().map(|word| schemata::schema(word)).collect::<Result<Vec<_>, _>>()?;
-    let schemas: Vec<&Schema> = schemas.iter().collect();
+    let units = schemas.into_iter().map(|schema| CompiledSchema { schema, object: None });
+    let mut units: Vec<_> = units.collect();
+    set_in_modules(&mut units, &args.triggers)?;
+    let schemas: Vec<&Schema> = units.iter().map(|unit| &unit.schema).collect();
     let kernel = match args.kernel {
         Some(dir) => dir,
         None => kbuild::kernel_dir(None)?,

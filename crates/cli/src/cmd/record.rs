@@ -6,9 +6,9 @@ mod course;
 mod objects;
 mod parameters;
 mod segments;
-mod snapshots;
+pub mod snapshots;
 mod target;
-mod triggers;
+pub mod triggers;
 pub mod values;
 pub mod what;
 pub mod words;
@@ -139,7 +139,7 @@ impl Args {
 }
 
 /// Whether a trigger asks for snapshots.
-fn takes_snapshots(what: &What) -> bool {
+pub fn takes_snapshots(what: &What) -> bool {
     what.triggers.iter().flat_map(|trigger| &trigger.actions).any(|a| *a == Action::Snapshot)
 }
 

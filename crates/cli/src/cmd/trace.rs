@@ -16,9 +16,10 @@ use self::printer::{Printer, Style};
 use self::sink::Sink;
 use self::text::Text;
 use super::Outcome;
+use super::record::snapshots::Snapshots;
 use super::record::values::mode;
 use super::record::what::{How, What};
-use super::record::{check_complete, exit_code};
+use super::record::{check_complete, exit_code, takes_snapshots};
 use crate::external;
 use crate::failure::Failure;
 use crate::messages;
@@ -76,6 +77,8 @@ pub struct Args {
     #[arg(short = 'T')]
     #[allow(dead_code)]
     took: bool,
+    #[command(flatten)]
+    snapshots: Snapshots,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -117,6 +120,10 @@ pub fn run(mut args: Args) -> Outcome {
     // Opening a pipe may wait for its reader. From here on, signals do not end klogger.
     let sink = Arc::new(Sink::new(open(&args)?));
     let (log, temporary) = log(&args)?;
+    // A temporary log is not where they are looked for.
+    let beside = if temporary.is_some() { Path::new(NO_LOG) } else { &log };
+    let wanted = takes_snapshots(&args.what);
+    let snapshots = args.snapshots.options(beside, prepared.name(), wanted)?;
     let options = prepared.options(How {
         output: log.clone(),
         mode: args.mode,
@@ -127,7 +134,7 @@ pub fn run(mut args: Args) -> Outcome {
             true => None,
             false => Some(Box::new(Printer::new(sink.clone(), style(&args), chosen))),
         },
-        snapshots: None,
+        snapshots,
     })?;
     let outcome = klogger_recorder::record(options, &mut |message| hear(message, &log))?;
     // A terminal that is stopped can keep the lines waiting: then signals must end klogger.

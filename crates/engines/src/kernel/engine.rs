@@ -8,7 +8,7 @@ use super::wake_ups::DeviceWakeUps;
 use super::{KernelEngine, probes};
 use crate::cpu_rings::CpuRings;
 use crate::engine::{Engine, EngineInfo, Forecast};
-use crate::losses::MissedHits;
+use crate::losses::{Fired, MissedHits};
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::stacks::StackTable;
@@ -134,6 +134,17 @@ impl Engine for KernelEngine {
 
     fn ringless(&self, id: u16) -> u64 {
         self.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    fn fired(&self, trigger: u16) -> Option<Fired> {
+        let at = device::FIRED * usize::from(trigger).checked_sub(1)?;
+        let word = |member| self.fired.word(at + member).load(Ordering::Relaxed);
+        let hits = word(device::FIRED_HITS);
+        if hits == 0 {
+            return Some(Fired::default());
+        }
+        let time = |member| self.times.ns(word(member));
+        Some(Fired { hits, first: time(device::FIRED_FIRST), last: time(device::FIRED_LAST) })
     }
 
     fn missed_hits(&self) -> Vec<MissedHits> {

@@ -3,6 +3,7 @@
 
 use super::device::{self, Device, SchemaAbout, Use};
 use super::load::{self, Modules, cannot_open, module_of};
+use klogger_codegen::kernel::text_of;
 use klogger_os::Error;
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -33,11 +34,22 @@ pub fn resident(wanted: &[&Schema]) -> Result<Vec<String>, Error> {
 
 fn find<'a>(there: &'a [SchemaAbout], schema: &Schema) -> Result<Option<&'a SchemaAbout>, Error> {
     let Some(found) = there.iter().find(|s| s.name() == schema.name) else { return Ok(None) };
-    let same = found.text_digest == digest(&schema.text)
-        && found.text_length as usize == schema.text.len();
+    let text = text_of(schema);
+    let same = found.text_digest == digest(&text) && found.text_length as usize == text.len();
     match (same, schema.name == load::CORE) {
         (true, _) => Ok(Some(found)),
         (false, true) => Err(other_version()),
+        (false, false) if text.len() > schema.text.len() => {
+            let name = &schema.name;
+            Err(Error::new(format!(
+                "the module of schema '{name}' has not the triggers of this recording"
+            ))
+            .help(format!(
+                "unload it if it is loaded: rmmod {}; record without --modules, or make it with \
+                 'klogger build --trigger ...', with the same triggers",
+                module_of(name)
+            )))
+        }
         (false, false) => {
             Err(Error::new(format!("the kernel has another text of schema '{}'", schema.name))
                 .help(format!(

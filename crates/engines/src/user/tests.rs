@@ -93,6 +93,7 @@ impl Seen {
                 ToWriter::Own(_)
                 | ToWriter::NameThreads(_)
                 | ToWriter::Settle(_)
+                | ToWriter::Ended(_)
                 | ToWriter::Until(..) => {}
             }
         }

@@ -188,6 +188,7 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
             ToWriter::Own(_)
             | ToWriter::NameThreads(_)
             | ToWriter::Settle(_)
+            | ToWriter::Ended(_)
             | ToWriter::Until(..) => {}
         }
     }

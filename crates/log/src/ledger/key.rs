@@ -52,6 +52,7 @@ pub enum Key {
     Snapshot,
     SnapshotShort,
     SnapshotMissing,
+    TriggerFull,
 }
 
 /// A row of the table of keys.
@@ -64,7 +65,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 43] = [
+    pub const ALL: [Key; 44] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -108,6 +109,7 @@ impl Key {
         Key::Snapshot,
         Key::SnapshotShort,
         Key::SnapshotMissing,
+        Key::TriggerFull,
     ];
 
     /// The table of all keys.
@@ -411,6 +413,13 @@ impl Key {
                 "snapshots of the recording are missing",
                 "make space on the disk, use a larger --snapshot-keep, or choose a condition \
                  that is met less often",
+            ),
+            Key::TriggerFull => (
+                "trigger_full",
+                Notice,
+                "a trigger could not remember so many events or values of its key, so it may have \
+                 missed hits",
+                "use a shorter time, or a condition that fewer events meet",
             ),
         };
         KeyInfo { name, severity, explanation, remedy }

@@ -21,10 +21,16 @@ pub struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Whether it begins and ends with its recording, so that `from the start` and `by the end` can
-    /// be decided.
-    fn is_whole(&self) -> bool {
-        self.preamble.snapshot.is_none()
+    /// Whether it begins with its recording, so that `from the start` can be decided.
+    fn begins(&self) -> bool {
+        let first = self.preamble.segment.as_ref().is_none_or(|segment| segment.number == 1);
+        self.preamble.snapshot.is_none() && first
+    }
+
+    /// Whether it ends with its recording, so that `by the end` can be decided. Nothing tells that a
+    /// segment is the last one.
+    fn ends(&self) -> bool {
+        self.preamble.snapshot.is_none() && self.preamble.segment.is_none()
     }
 }
 
@@ -52,12 +58,7 @@ pub fn bind(
     });
     let gaps = Gaps::new(spans.map(|m| m.span).collect());
     let tally = Tally { most, gaps, ..Tally::default() };
-    Ok(Bound {
-        form: form(rule, log.is_whole(), log.start, limits),
-        matchers,
-        holds: holds(&rule.form),
-        tally,
-    })
+    Ok(Bound { form: form(rule, log, limits), matchers, holds: holds(&rule.form), tally })
 }
 
 /// Whether the last field of a term is what the others hold.
@@ -102,7 +103,8 @@ fn matcher(
     Ok((index, Matcher { fields, roles: vec![(role, filter)] }))
 }
 
-fn field(event: &EventLayout, name: &str) -> Result<From, FilterError> {
+/// Where a value of an event is.
+pub(crate) fn field(event: &EventLayout, name: &str) -> Result<From, FilterError> {
     match event.fields.iter().position(|f| f.name == name) {
         Some(index) if matches!(event.fields[index].shape, Shape::Array(_)) => Err(FilterError {
             message: format!("'{name}' of {} is an array", event.name),

@@ -5,7 +5,7 @@ use crate::event::{EventRef, Value};
 use std::collections::HashMap;
 
 /// Values of fields. Numbers are equal if they are the same number, whatever their types.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     Numbers([u64; 2]),
     /// More than two, or texts.
@@ -35,6 +35,9 @@ impl From {
 }
 
 impl Key {
+    /// Of events that are about one thing.
+    pub const NONE: Key = Key::Numbers([0; 2]);
+
     /// None: the event has not all of these values.
     #[inline]
     pub fn of(fields: &[From], event: &EventRef) -> Option<Key> {

@@ -10,10 +10,11 @@ mod bind;
 mod followed;
 pub mod gaps;
 mod held;
-mod key;
+pub(crate) mod key;
 mod path;
 pub mod tally;
 
+pub(crate) use bind::field;
 pub use bind::{Log, faults};
 
 use crate::decode::Decoder;
@@ -66,10 +67,9 @@ trait Form {
     fn end(self: Box<Self>, end: u64, tally: &mut Tally);
 }
 
-/// `whole`: the log has all of its recording, from the start to the end.
-fn form(rule: &Rule, whole: bool, start: u64, limits: Limits) -> Box<dyn Form> {
-    let within = rule.within;
-    let (from_start, by_end) = (rule.from_start && whole, rule.by_end && whole);
+fn form(rule: &Rule, log: &Log, limits: Limits) -> Box<dyn Form> {
+    let (within, start) = (rule.within, log.start);
+    let (from_start, by_end) = (rule.from_start && log.begins(), rule.by_end && log.ends());
     match &rule.form {
         model::Form::Followed { .. } => Box::new(followed::Followed::new(within, by_end, limits)),
         model::Form::Preceded { .. } => {

@@ -116,8 +116,14 @@ impl<'a> Rest<'a> {
             self.word();
             let of = self.step()?;
             let within_ns = self.within()?;
-            self.no_key()?;
-            return Ok(Pattern::Silence { of, within_ns });
+            let by = self.key()?;
+            return match by {
+                Some(key) if key.first != key.then => error(
+                    "a silence is about one event, and has one field after 'by'",
+                    "write 'no A within 10ms by FIELD'",
+                ),
+                by => Ok(Pattern::Silence { of, within_ns, by: by.map(|key| key.first) }),
+            };
         }
         let first = self.step()?;
         if !self.symbol("->") {
@@ -232,16 +238,6 @@ impl<'a> Rest<'a> {
         let is_pair = self.symbol("==") || self.symbol("=");
         let then = if is_pair { field(self)? } else { first.clone() };
         Ok(Some(Key { first, then }))
-    }
-
-    fn no_key(&mut self) -> Result<()> {
-        match self.peek() {
-            "by" => error(
-                "a silence has no key",
-                "write 'A -> no B within 10ms by FIELD' for what must follow an event",
-            ),
-            _ => Ok(()),
-        }
     }
 
     fn actions(&mut self) -> Result<(Vec<Action>, Option<Limit>)> {

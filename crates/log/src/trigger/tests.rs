@@ -67,7 +67,11 @@ fn sequences_and_silences() {
     );
     assert_eq!(
         pattern("no BEAT where ok == 1 within 5s: stop"),
-        Pattern::Silence { of: step("BEAT", "ok == 1"), within_ns: 5_000_000_000 }
+        Pattern::Silence { of: step("BEAT", "ok == 1"), within_ns: 5_000_000_000, by: None }
+    );
+    assert_eq!(
+        pattern("no BEAT within 5s by id: stop"),
+        Pattern::Silence { of: step("BEAT", ""), within_ns: 5_000_000_000, by: Some("id".into()) }
     );
     assert_eq!(pattern("no: stop"), Pattern::Event(step("no", "")));
 }
@@ -120,7 +124,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("A -> within 1s: stop", "'within' is expected at '1s: stop'", "A -> B within"),
     ("A -> B within 1s by : stop", "a field is expected at ': stop'", "both events"),
     ("no A: stop", "'within' is expected at ': stop'", "within"),
-    ("no A within 1s by x: stop", "a silence has no key", "A -> no B"),
+    ("no A within 1s by x = y: stop", "a silence is about one event", "by FIELD"),
     ("A: stop at most 0 per minute", "a number from 1 to 1000", "at most 5"),
     ("A: stop at most 5 per fortnight", "the limit cannot be parsed", "per second, hour"),
     ("A: stop at most 5 per minute, mark 'x'", "cannot be parsed from here on", "last"),

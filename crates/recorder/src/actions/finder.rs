@@ -2,14 +2,18 @@
 //! Finds the hits of triggers among the records that pass the writer thread.
 
 use super::limiter::Limiter;
+use super::watcher::Watcher;
 use super::{FiredBy, Hit, Tallies};
 use klogger_log::origin::Origin;
+use klogger_log::preamble::Addition;
 use klogger_log::record::{Header, SizeTable, full_time};
 use klogger_log::trigger::Trigger;
+use klogger_log::trigger::matcher::Found;
 use klogger_schema::layout::EventLayout;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 /// Where hits that actions are due for go.
@@ -22,15 +26,21 @@ pub struct Outlet {
 /// The side of the writer thread.
 pub struct Finder {
     sizes: SizeTable,
-    /// Indices of layouts, by id.
-    indices: BTreeMap<u16, usize>,
+    layouts: BTreeMap<u16, Arc<EventLayout>>,
     /// The id of `TRIGGERED`.
     triggered: u16,
+    /// The last record of each stream which is no `TRIGGERED`: the next block may begin with one.
+    last: HashMap<Origin, Vec<u8>>,
+    hits: Hits,
+    /// Of triggers that are compiled into no event.
+    watcher: Option<Watcher>,
+}
+
+/// Counts hits, and hands over those that actions are due for.
+struct Hits {
     limiters: Vec<Limiter>,
     tallies: Tallies,
     outlet: Outlet,
-    /// The last record of each stream which is no `TRIGGERED`: the next block may begin with one.
-    last: HashMap<Origin, Vec<u8>>,
 }
 
 impl Finder {
@@ -43,17 +53,63 @@ impl Finder {
         let triggered = layouts.iter().find(|e| e.name == "TRIGGERED").map_or(0, |e| e.id);
         Finder {
             sizes: SizeTable::new(layouts),
-            indices: layouts.iter().enumerate().map(|(n, e)| (e.id, n)).collect(),
+            layouts: layouts.iter().map(|e| (e.id, Arc::new(e.clone()))).collect(),
             triggered,
-            limiters: triggers.iter().map(|t| Limiter::new(t.limit)).collect(),
-            tallies,
-            outlet,
             last: HashMap::new(),
+            hits: Hits {
+                limiters: triggers.iter().map(|t| Limiter::new(t.limit)).collect(),
+                tallies,
+                outlet,
+            },
+            watcher: None,
+        }
+    }
+
+    /// Looks for the hits of triggers that are compiled into no event as well.
+    pub fn watching(self, watcher: Option<Watcher>) -> Finder {
+        Finder { watcher, ..self }
+    }
+
+    /// What finds the hits of triggers that are compiled into no event.
+    pub fn watcher(&mut self) -> Option<&mut Watcher> {
+        self.watcher.as_mut()
+    }
+
+    /// Events that a later block may contain.
+    pub fn add(&mut self, addition: &Addition) {
+        self.sizes.add(&addition.events);
+        self.layouts.extend(addition.events.iter().map(|e| (e.id, Arc::new(e.clone()))));
+        self.watcher.iter_mut().for_each(|watcher| watcher.add(addition));
+    }
+
+    /// The recorder's own events, of which those that need not wait are appended to `own`.
+    pub fn own(&mut self, records: &[u8], own: &mut Vec<u8>) {
+        match &mut self.watcher {
+            Some(watcher) => watcher.own(records),
+            None => own.extend_from_slice(records),
+        }
+    }
+
+    /// Looks for the hits of triggers that are compiled into no event, and appends them and other
+    /// events of the recorder to `own`. Returns up to which time they are there.
+    pub fn look(&mut self, own: &mut Vec<u8>) -> Option<u64> {
+        let Finder { hits, layouts, watcher, .. } = self;
+        watcher.as_mut()?.look(own, &mut |found| hits.found(layouts, found))
+    }
+
+    /// The same for the last time: the recording ended at this time. `None`: it is not known.
+    pub fn finish(&mut self, end_ns: Option<u64>, own: &mut Vec<u8>) {
+        let Finder { hits, layouts, watcher, .. } = self;
+        let Some(mut watcher) = watcher.take() else { return };
+        watcher.finish(end_ns.unwrap_or(0), own, &mut |found| hits.found(layouts, found));
+        for (trigger, count) in watcher.forgotten() {
+            hits.tallies.with(trigger, |tally| tally.forgotten += count);
         }
     }
 
     /// Looks through the records of a block.
     pub fn see(&mut self, origin: Origin, time_base: u64, records: &[u8]) {
+        self.watcher.iter_mut().for_each(|watcher| watcher.see(origin, time_base, records));
         let before = self.last.remove(&origin).unwrap_or_default();
         let mut last: &[u8] = &before;
         let mut rest = records;
@@ -71,16 +127,31 @@ impl Finder {
             let (trigger, id) = (word(8), word(10));
             let fired_by = Header::new(header.time48(), id);
             let is_its = Header::read(last) == Some(fired_by);
-            let index = self.indices.get(&id).filter(|_| is_its);
-            let event = index.map(|index| FiredBy { index: *index, bytes: last.to_vec() });
-            self.hit(trigger, full_time(time_base, header.time48()), origin.cpu(), event);
+            let layout = self.layouts.get(&id).filter(|_| is_its);
+            let time_ns = full_time(time_base, header.time48());
+            self.hits.hit(trigger, time_ns, origin.cpu(), layout.map(|layout| (layout, last)));
         }
         let last = last.to_vec();
         self.last.insert(origin, last);
     }
+}
+
+impl Hits {
+    fn found(&mut self, layouts: &BTreeMap<u16, Arc<EventLayout>>, found: Found) {
+        let layout = layouts.get(&found.id).filter(|_| !found.bytes.is_empty());
+        let event = layout.map(|layout| (layout, found.bytes));
+        let cpu = found.origin.and_then(Origin::cpu);
+        self.hit(found.trigger, found.time_ns, cpu, event);
+    }
 
     /// Counts a hit, and hands it over if actions are due.
-    pub fn hit(&mut self, trigger: u16, time_ns: u64, cpu: Option<u16>, event: Option<FiredBy>) {
+    fn hit(
+        &mut self,
+        trigger: u16,
+        time_ns: u64,
+        cpu: Option<u16>,
+        event: Option<(&Arc<EventLayout>, &[u8])>,
+    ) {
         let limiter = usize::from(trigger).checked_sub(1).and_then(|n| self.limiters.get_mut(n));
         let Some(limiter) = limiter else { return };
         let due = limiter.admit(time_ns);
@@ -91,8 +162,12 @@ impl Finder {
             tally.logged
         });
         let Some(number) = number else { return };
-        let hit = Hit { trigger, number, time_ns, cpu, event };
-        let sent = due && self.outlet.to.try_send(hit).is_ok();
+        let fired_by = |(layout, bytes): (&Arc<EventLayout>, &[u8])| FiredBy {
+            layout: layout.clone(),
+            bytes: bytes.to_vec(),
+        };
+        let hit = || Hit { trigger, number, time_ns, cpu, event: event.map(fired_by) };
+        let sent = due && self.outlet.to.try_send(hit()).is_ok();
         self.tallies.with(trigger, |tally| match sent {
             true => tally.acted += 1,
             false => tally.suppressed += 1,
@@ -159,7 +234,7 @@ mod tests {
         );
         let event = found[2].event.as_ref().unwrap();
         assert_eq!(event.bytes, mark(&layouts, 1, 100));
-        let fields = event.fields(&layouts);
+        let fields = event.fields();
         assert_eq!(fields[0], ("number", klogger_log::event::Value::Int(1)));
         assert_eq!(tallies.with(2, |t| (t.logged, t.acted)), Some((2, 2)));
     }

@@ -7,7 +7,6 @@ use super::Hit;
 use crate::workload::SIGNALS;
 use klogger_log::event::Value;
 use klogger_os as os;
-use klogger_schema::layout::EventLayout;
 use std::collections::BTreeSet;
 use std::io::{self, PipeReader, Read, pipe};
 use std::os::fd::AsFd;
@@ -101,7 +100,7 @@ impl Commands {
 }
 
 /// What a command is told of a hit. `start_ns`: when the recording began.
-pub fn variables(hit: &Hit, layouts: &[EventLayout], start_ns: u64) -> Vec<(String, String)> {
+pub fn variables(hit: &Hit, start_ns: u64) -> Vec<(String, String)> {
     let mut all = vec![
         ("KLOGGER_TRIGGER".to_string(), hit.trigger.to_string()),
         ("KLOGGER_TIME".into(), hit.time_ns.saturating_sub(start_ns).to_string()),
@@ -109,9 +108,8 @@ pub fn variables(hit: &Hit, layouts: &[EventLayout], start_ns: u64) -> Vec<(Stri
         ("KLOGGER_RECORDER".into(), std::process::id().to_string()),
     ];
     if let Some(event) = &hit.event {
-        let name = layouts.get(event.index).map(|e| e.name.clone()).unwrap_or_default();
-        all.push(("KLOGGER_EVENT".into(), name));
-        let fields = event.fields(layouts).into_iter();
+        all.push(("KLOGGER_EVENT".into(), event.layout.name.clone()));
+        let fields = event.fields().into_iter();
         all.extend(fields.map(|(name, value)| (format!("KLOGGER_FIELD_{name}"), text(value))));
     }
     all
@@ -254,7 +252,7 @@ mod tests {
     #[test]
     fn a_command_has_its_variables_and_its_result() {
         let mut commands = Commands::new().unwrap();
-        let variables = variables(&hit(2), &[], 2);
+        let variables = variables(&hit(2), 2);
         commands.start(hit(2), "echo $KLOGGER_TRIGGER $KLOGGER_TIME; exit 3", variables).unwrap();
         let one = ended(&mut commands, 1).remove(0);
         assert_eq!((one.result.as_str(), one.output.as_str()), ("exit code 3", "2 3"));

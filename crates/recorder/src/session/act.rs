@@ -36,7 +36,7 @@ impl Session {
         if pipeline.status().has_failed() {
             return;
         }
-        pipeline.settle();
+        pipeline.settle(end_ns);
         let mut notes = Vec::new();
         for hit in actions.take() {
             self.act_on(actions, pipeline, &hit, Some(end_ns));
@@ -98,8 +98,7 @@ impl Session {
                 Ok(())
             }
             Action::Run(command) => {
-                let start_ns = self.start_ns.get();
-                let variables = variables(hit, &self.layouts, start_ns);
+                let variables = variables(hit, self.start_ns.get());
                 actions.commands.borrow_mut().start(hit.clone(), command, variables)
             }
         }

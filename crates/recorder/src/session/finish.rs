@@ -64,10 +64,10 @@ impl Session {
             pipeline.name_threads();
         }
         self.detach();
-        self.last_actions(&pipeline, end_ns);
         for engine in &mut self.engines {
             self.notes.extend(engine.stop(&self.options.request));
         }
+        self.last_actions(&pipeline, end_ns);
         let polls = self.poller.stop((start_ns, end_ns));
         let late = pipeline.status().late.load(Ordering::Relaxed);
         self.snapshots.iter().for_each(Snapshots::release);
@@ -181,6 +181,7 @@ impl Session {
         ledger.entries.extend(ledger::excluded(&self.recorder(), span));
         self.engines.iter_mut().for_each(|engine| engine.account(&mut ledger));
         ledger.triggers = self.trigger_counts();
+        ledger.entries.extend(self.actions.iter().flat_map(|a| a.forgotten(span)));
         ledger.entries.extend(ledger::late(&ledger.entries, late, span));
         if self.options.request.overwrite {
             let summary = writer.summary();

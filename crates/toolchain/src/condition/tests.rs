@@ -82,7 +82,7 @@ const PROGRAM: &str = "\
 #include <stdio.h>
 #include <string.h>
 static unsigned int klogger_cpu(void) { return 3; }
-static unsigned int klogger_text_length(char *to, unsigned int size, const char *from)
+static unsigned int klogger_text_part(char *to, unsigned int size, const char *from)
 {
     unsigned int n = 0;
     while (n + 1 < size && from[n]) { to[n] = from[n]; n++; }

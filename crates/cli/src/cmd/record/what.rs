@@ -186,7 +186,7 @@ impl What {
         let places = target.programs(&self.command);
         let (mut units, programs) = schemas(self, choice, &places)?;
         parameters::set(&mut units, &self.settings, choice)?;
-        let conditions = narrowed(self, &mut units, choice, &places)?;
+        let conditions = narrowed(self, &mut units, (choice, programs), &places)?;
         let (resident, modules) = match (choice.includes(&kernel::INFO), &self.modules) {
             (true, folder) => modules(&units, folder.as_deref())?,
             (false, Some(_)) => {
@@ -264,7 +264,7 @@ impl Prepared<'_> {
 fn narrowed(
     args: &What,
     units: &mut [CompiledSchema],
-    choice: &Choice,
+    (choice, programs): (&Choice, bool),
     places: &Programs,
 ) -> Result<Vec<Condition>, Failure> {
     let mut changes = Changes::default();
@@ -275,7 +275,7 @@ fn narrowed(
         check_engine(option, choice)?;
     }
     objects.set(units, &mut changes)?;
-    triggers::set(units, &args.triggers, choice, &mut changes)?;
+    triggers::set(units, &args.triggers, (choice, programs), &mut changes)?;
     changes.compile(units, places)
 }
 
