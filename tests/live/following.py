@@ -2,6 +2,7 @@
 """What the tests of `klogger cat --follow`, of pipes and of `klogger ps` have in common."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -71,7 +72,18 @@ class Gate:
         os.mkfifo(self.path)
 
     def open(self):
-        self.path.write_text("go\n")
+        """Once the command waits at it."""
+
+        def write() -> int:
+            try:
+                return os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                assert error.errno == errno.ENXIO
+                return 0
+
+        file = wait_for(write)
+        os.write(file, b"go\n")
+        os.close(file)
 
 
 def end(*processes):

@@ -162,13 +162,17 @@ def test_a_terminal_is_refused(start):
 def test_a_reader_that_is_gone_ends_the_recording_and_not_the_command(start, workloads, tmp_path):
     gate, done = Gate(tmp_path), tmp_path / "done"
     script = f"read line < {gate.path}; {workloads}/steady 20000 50000 > {done}"
-    record = start("record", "-s", FLOOD, "-o", "-", "--", "sh", "-c", script)
+    words = ("--messages", "json", "-s", FLOOD, "-o", "-", "--", "sh", "-c", script)
+    record = start("record", *words)
     assert record.stdout.read(100)
+    # Before that, the command would not be started at all.
+    while json.loads(record.stderr.readline())["message"] != "started":
+        pass
     record.stdout.close()
     gate.open()
     code, said = ended(record)
     assert code == 2
-    assert "klogger: the log on standard output is not complete: its reader has ended" in said, said
+    assert "the log on standard output is not complete: its reader has ended" in said, said
     assert done.read_text() == '{"hits": 20000}\n'
 
 
