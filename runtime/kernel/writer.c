@@ -159,6 +159,7 @@ EXPORT_SYMBOL_GPL(klogger_read_slow_clock);
 
 KLOGGER_THUNK(klogger_reserve_thunk, klogger_reserve_slow);
 KLOGGER_THUNK(klogger_clock_thunk, klogger_read_slow_clock);
+KLOGGER_THUNK(klogger_fire_thunk, klogger_fire_slow);
 #endif
 
 int klogger_read(void *to, const void *from, size_t size)

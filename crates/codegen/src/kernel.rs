@@ -154,9 +154,26 @@ fn events(out: &mut Text, schema: &Schema) {
 /// What events with triggers need. A benchmark fires none.
 const TRIGGERS: &str = "
 void klogger_fire_slow(struct klogger_ring *ring, u64 time, u32 trigger, u32 id);
+
+#ifdef CONFIG_X86_64
+/* Preserves all registers but one, so that an event that fires nothing need not save some. */
+static __always_inline void klogger_call_fire(struct klogger_ring *ring, u64 time, u32 trigger,
+\t\t\t\t\t      u32 id)
+{
+\tunsigned long unused;
+
+\tasm volatile(\"call klogger_fire_thunk\"
+\t\t     : \"=a\"(unused), ASM_CALL_CONSTRAINT
+\t\t     : \"D\"(ring), \"S\"(time), \"d\"(trigger), \"c\"(id)
+\t\t     : \"memory\", \"cc\");
+}
+#else
+#define klogger_call_fire klogger_fire_slow
+#endif
+
 #ifndef klogger_fire
 #define klogger_fire(hit, trigger, index) \\
-\tklogger_fire_slow((hit)->ring, (hit)->time, trigger, KLOGGER_UNIT.base + (index))
+\tklogger_call_fire((hit)->ring, (hit)->time, trigger, (u32)KLOGGER_UNIT.base + (index))
 #endif
 
 /* Copies a C string, cut to size - 1 bytes, and returns its length; 0 if it cannot be read. */

@@ -193,8 +193,8 @@ fn gaps_are_in_the_ledger_and_in_the_log() {
     assert_eq!(found[0].span, (3, 4));
 }
 
-/// Each A on one CPU is followed by a B on the other; a log of this that ends after any block has no
-/// violation, though the blocks of the two do not end at the same time.
+/// Each A on one CPU is followed by a B on the other. A log of this that ends after any block has
+/// no violation, though the blocks of the two do not end at the same time.
 #[test]
 fn a_log_that_ends_between_two_blocks() {
     const MS: u64 = 1_000_000;

@@ -191,7 +191,7 @@ proptest! {
 
     #[test]
     fn whatever_is_wrong_in_a_segment_time_goes_on(
-        edits in prop::collection::vec((1..4_u32, any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        edits in prop::collection::vec((1..4_u32, any::<prop::sample::Index>(), any::<u8>()), 1..9),
     ) {
         let folder = tempfile::tempdir().unwrap();
         recording(folder.path(), 4);

@@ -161,7 +161,10 @@ proptest! {
     }
 
     #[test]
-    fn a_full_memory_loses_hits_and_counts_what_it_forgets(all in happened(), within in 1_u64..120) {
+    fn a_full_memory_loses_hits_and_counts_what_it_forgets(
+        all in happened(),
+        within in 1_u64..120,
+    ) {
         let limits = Limits { keys: 2, bytes: 0 };
         let end = all[all.len() - 1].0 + 1000;
         for (text, right) in [

@@ -65,12 +65,17 @@ pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     Ok((file, keep_old))
 }
 
-/// Creates the file of a further segment, which must not exist.
+/// Creates the file of a further segment, which must not exist. It gets its name when it is locked:
+/// whoever follows the recording sees no file that nobody writes.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.set_permissions(Permissions::from_mode(mode))?;
-    let _ = klogger_log::lock::lock(&file);
-    Ok(file)
+    let nameless = part_of(path);
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&nameless)?;
+    let named = file.set_permissions(Permissions::from_mode(mode)).and_then(|()| {
+        let _ = klogger_log::lock::lock(&file);
+        fs::hard_link(&nameless, path)
+    });
+    fs::remove_file(&nameless)?;
+    named.map(|()| file)
 }
 
 /// Whether a folder for segments can be made at `path`, or is there and empty.

@@ -46,8 +46,8 @@ pub struct Keep {
     pub age: Option<Duration>,
 }
 
-/// A ring's contents reach the writer within this time, so that the first events of a segment may be
-/// so much older than it.
+/// A ring's contents reach the writer within this time. The first events of a segment may be so
+/// much older than it.
 const DRAINED_NS: u64 = 1_000_000_000;
 /// Bytes of a segment for its ledger, index and tables.
 const TAIL: u64 = 64 << 10;

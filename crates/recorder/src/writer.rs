@@ -411,11 +411,11 @@ impl LogWriter {
         let Block { origin, first_serial, time_base, dump, events, records } = block;
         let block = EventBlock { origin, time_base, first_serial, records: &records };
         self.feed.iter().for_each(|feed| feed.block(&block, events));
-        // First, because a disk may be slow.
-        if let Some(finder) = &mut self.finder {
+        let failed = self.status.has_failed();
+        // First, because a disk may be slow. What is not written is no hit in the log.
+        if let Some(finder) = self.finder.as_mut().filter(|_| !failed) {
             finder.see(origin, time_base, &records);
         }
-        let failed = self.status.has_failed();
         self.seam_in_time(records.len() as u64);
         let before = self.writer.summary().events;
         let mut result = Ok(());

@@ -20,6 +20,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from klogger import findings
@@ -35,6 +36,14 @@ from klogger_lab.top.window import Behind, Frame, Window
 # Sentences above the table.
 SENTENCES = 2
 ENDS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+
+
+class Told(Message):
+    """From another thread, which does not wait for it: the screen may end meanwhile."""
+
+    def __init__(self, what: Callable[..., Any], *words: Any) -> None:
+        super().__init__()
+        self.what, self.words = what, words
 
 
 class Top(App[None]):
@@ -77,6 +86,7 @@ class Top(App[None]):
         self.window, self.about, self.first = window, printable(about), analysis
         self.frame: Frame | None = None
         self.names: list[str] = []
+        self.tabs = 0
         # What is in the table, and of which answer.
         self.shown: Shown | None = None
         self.result: Result | None = None
@@ -123,41 +133,44 @@ class Top(App[None]):
             with self.window:
                 self.window.choose(self.first)
                 for frame in self.window.frames(self.stopping):
-                    self.tell(self.take, frame)
+                    self.post_message(Told(self.take, frame))
                     if self.first is None and frame.analyses:
                         self.first = frame.analyses[0].name
                         self.window.choose(self.first)
         except Exception as failure:
-            # A screen that is being taken away refuses what is drawn on it.
-            if not self.stopping.is_set():
-                self.failure = failure
-                self.tell(self.exit)
+            self.failure = failure
+            self.post_message(Told(self.exit))
 
-    def tell(self, what: Callable[..., Any], *words: Any) -> None:
-        """The screen may be about to end."""
+    @on(Told)
+    def told(self, message: Told) -> None:
+        """A screen that is about to end draws nothing any more."""
         if not self.stopping.is_set():
-            with contextlib.suppress(RuntimeError):
-                self.call_from_thread(what, *words)
+            message.what(*message.words)
 
     # What is on the screen.
 
-    async def take(self, frame: Frame) -> None:
+    def take(self, frame: Frame) -> None:
         self.frame = frame
         names = [one.name for one in frame.analyses]
         if names != self.names:
-            await self.name_tabs(names)
+            self.name_tabs(names)
         self.draw()
 
-    async def name_tabs(self, names: list[str]) -> None:
+    def name_tabs(self, names: list[str]) -> None:
         self.names = names
         tabs = self.query_one("#names", Tabs)
-        await tabs.clear()
+        # Those that go are there a while longer, and no two may have the same name.
+        self.tabs += 1
+        tabs.clear()
         for number, name in enumerate(names, 1):
             label = f"{number} {name}" if number < 10 else name
-            await tabs.add_tab(Tab(Content(printable(label)), id=f"analysis-{number}"))
+            tabs.add_tab(Tab(Content(printable(label)), id=self.tab(number)))
         chosen = self.window.chosen or self.first
         if chosen in names:
-            tabs.active = f"analysis-{names.index(chosen) + 1}"
+            tabs.active = self.tab(names.index(chosen) + 1)
+
+    def tab(self, number: int) -> str:
+        return f"analysis-{self.tabs}-{number}"
 
     @property
     def chosen(self) -> str:
@@ -257,7 +270,7 @@ class Top(App[None]):
             self.go_to(number - 1)
 
     def go_to(self, at: int) -> None:
-        self.query_one("#names", Tabs).active = f"analysis-{at + 1}"
+        self.query_one("#names", Tabs).active = self.tab(at + 1)
 
     @on(Tabs.TabActivated)
     def switched(self, event: Tabs.TabActivated) -> None:
@@ -346,7 +359,7 @@ class Top(App[None]):
             found: Behind | Failure = self.window.behind(result, row)
         except Failure as failure:
             found = failure
-        self.tell(self.show_events, found)
+        self.post_message(Told(self.show_events, found))
 
     def show_events(self, found: Behind | Failure) -> None:
         if isinstance(found, Failure):

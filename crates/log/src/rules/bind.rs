@@ -22,14 +22,14 @@ pub struct Log<'a> {
 
 impl Log<'_> {
     /// Whether it begins with its recording, so that `from the start` can be decided.
-    fn begins(&self) -> bool {
+    pub(super) fn begins(&self) -> bool {
         let first = self.preamble.segment.as_ref().is_none_or(|segment| segment.number == 1);
         self.preamble.snapshot.is_none() && first
     }
 
-    /// Whether it ends with its recording, so that `by the end` can be decided. Nothing tells that a
-    /// segment is the last one.
-    fn ends(&self) -> bool {
+    /// Whether it ends with its recording, so that `by the end` can be decided. Nothing tells that
+    /// a segment is the last one.
+    pub(super) fn ends(&self) -> bool {
         self.preamble.snapshot.is_none() && self.preamble.segment.is_none()
     }
 }

@@ -70,8 +70,8 @@ pub fn missing(reader: &Reader) -> Vec<Missing> {
     lost.into_iter().map(any).chain(entries).collect()
 }
 
-/// From when on events may have been in the rings, and not in the log, of a recorder that was killed:
-/// the CPUs' last blocks do not end at the same time. A CPU without a block has no stream.
+/// From when on events may have been in the rings of a recorder that was killed, and not in the
+/// log: the CPUs' last blocks do not end at the same time. A CPU without a block has no stream.
 fn last_drained(reader: &Reader) -> u64 {
     let mut last: BTreeMap<Origin, u64> = BTreeMap::new();
     for block in reader.blocks().iter().filter(|b| b.header.kind == Kind::Events) {

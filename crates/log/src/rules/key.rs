@@ -3,12 +3,16 @@
 
 use crate::event::{EventRef, Value};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+
+/// So that the number of keys limits the memory.
+const LONG: usize = 64;
 
 /// Values of fields. Numbers are equal if they are the same number, whatever their types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     Numbers([u64; 2]),
-    /// More than two, or texts.
+    /// More than two, or texts; of long ones a hash.
     Bytes(Box<[u8]>),
 }
 
@@ -68,8 +72,18 @@ impl Key {
                 (None, None) => return None,
             }
         }
+        if bytes.len() > LONG {
+            bytes = [0, 1].iter().flat_map(|salt| hash(*salt, &bytes)).collect();
+        }
         Some(Key::Bytes(bytes.into()))
     }
+}
+
+fn hash(salt: u8, bytes: &[u8]) -> [u8; 8] {
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u8(salt);
+    hasher.write(bytes);
+    hasher.finish().to_le_bytes()
 }
 
 /// A table that gives up the half that was not used for longest when it is full.

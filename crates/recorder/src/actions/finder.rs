@@ -29,7 +29,7 @@ pub struct Finder {
     layouts: BTreeMap<u16, Arc<EventLayout>>,
     /// The id of `TRIGGERED`.
     triggered: u16,
-    /// The last record of each stream which is no `TRIGGERED`: the next block may begin with one.
+    /// The last record of each CPU which is no `TRIGGERED`: the next block may begin with one.
     last: HashMap<Origin, Vec<u8>>,
     hits: Hits,
     /// Of triggers that are compiled into no event.
@@ -110,6 +110,10 @@ impl Finder {
     /// Looks through the records of a block.
     pub fn see(&mut self, origin: Origin, time_base: u64, records: &[u8]) {
         self.watcher.iter_mut().for_each(|watcher| watcher.see(origin, time_base, records));
+        // Triggers are compiled into events of the kernel only.
+        if origin.cpu().is_none() {
+            return;
+        }
         let before = self.last.remove(&origin).unwrap_or_default();
         let mut last: &[u8] = &before;
         let mut rest = records;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Commands that triggers run. Each has a thread, which waits for it, keeps the beginning of what
-//! it prints, and kills its process group when its time is over. So neither the rings nor the log
-//! wait for a command that hangs or floods.
+//! it prints, and kills its process group when its shell has ended or its time is over. So neither
+//! the rings nor the log wait for a command that hangs or floods, and none is left behind.
 
 use super::Hit;
 use crate::workload::SIGNALS;
@@ -24,7 +24,9 @@ const RUNNING_MAX: usize = 4;
 /// Bytes that are kept of what a command prints, and of the value of a variable.
 const OUTPUT_MAX: usize = 4096;
 const VALUE_MAX: usize = 1024;
-/// How often a thread looks whether it has to stop.
+/// What a pipe holds.
+const PIPE: usize = 64 << 10;
+/// How often a thread looks whether the time is over, and reads what is not kept.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A command that has ended.
@@ -165,46 +167,54 @@ fn start(command: &str, variables: Vec<(String, String)>) -> io::Result<(Child, 
     Ok((shell.spawn()?, output))
 }
 
+/// Waits for a command that was started. What it leaves in its process group ends with it.
 fn wait(mut child: Child, mut output: PipeReader, stopped: &UnixStream) -> (String, String) {
     let end = Instant::now() + TIME;
     let mut kept = Vec::new();
     let mut open = true;
-    loop {
-        let ready = match open {
-            true => os::poll_readable(&[stopped.as_fd(), output.as_fd()], LOOK),
-            false => os::poll_readable(&[stopped.as_fd()], LOOK),
-        };
+    // Without it, the end is seen a little later.
+    let exit = os::pidfd_open(child.id()).ok();
+    let why = loop {
+        let ended = exit.as_ref().map_or(stopped.as_fd(), AsFd::as_fd);
+        // The rest of a flood is read slowly.
+        let flood = kept.len() >= OUTPUT_MAX;
+        let fds = [stopped.as_fd(), ended, output.as_fd()];
+        let ready = os::poll_readable(&fds[..if open && !flood { 3 } else { 2 }], LOOK);
         let ready = ready.unwrap_or_default();
-        if ready.get(1) == Some(&true) {
+        let is_ready = |n: usize| ready.get(n) == Some(&true);
+        if open && (flood || is_ready(2)) {
             open = keep(&mut output, &mut kept);
         }
-        // A program that has left the process group may hold the output open.
-        if let Ok(Some(status)) = child.try_wait() {
-            while open
-                && os::poll_readable(&[output.as_fd()], Duration::ZERO).is_ok_and(|ready| ready[0])
-                && kept.len() < OUTPUT_MAX
-            {
-                open = keep(&mut output, &mut kept);
-            }
-            return (result(status), shown(&kept));
+        if is_ready(0) {
+            break Some("killed, because the recording ended".into());
         }
-        let asked = ready.first() == Some(&true);
-        if asked || Instant::now() >= end {
-            // A child that is not reaped yet keeps its number, which is that of its group.
-            os::kill_group(child.id(), libc::SIGKILL);
-            let _ = child.wait();
-            let why = match asked {
-                true => "killed, because the recording ended".into(),
-                false => format!("killed after {} s", TIME.as_secs()),
-            };
-            return (why, shown(&kept));
+        if is_ready(1) {
+            break None;
         }
+        if Instant::now() >= end {
+            break Some(format!("killed after {} s", TIME.as_secs()));
+        }
+    };
+    // A child that is not reaped yet keeps its number, which is that of its group.
+    os::kill_group(child.id(), libc::SIGKILL);
+    let status = child.wait();
+    // A program that has left the process group may hold the output open.
+    while open && kept.len() < OUTPUT_MAX && has_more(&output) {
+        open = keep(&mut output, &mut kept);
     }
+    (why.unwrap_or_else(|| status.map_or_else(|e| e.to_string(), result)), shown(&kept))
 }
 
-/// Reads a part of the output; returns whether there may be more.
+fn has_more(output: &PipeReader) -> bool {
+    os::poll_readable(&[output.as_fd()], Duration::ZERO).is_ok_and(|ready| ready[0])
+}
+
+/// Reads a part of the output, if there is any; returns whether there may be more.
 fn keep(output: &mut PipeReader, kept: &mut Vec<u8>) -> bool {
-    let mut part = [0; 4096];
+    if !has_more(output) {
+        return true;
+    }
+    let mut part = [0; PIPE];
     match output.read(&mut part) {
         Ok(0) | Err(_) => false,
         Ok(n) => {
@@ -267,6 +277,21 @@ mod tests {
         let one = ended(&mut commands, 1).remove(0);
         assert_eq!(one.result, "");
         assert!(one.output.len() <= OUTPUT_MAX + 4 && one.output.ends_with(" ..."));
+    }
+
+    #[test]
+    fn what_it_leaves_behind_is_ended() {
+        let mut commands = Commands::new().unwrap();
+        commands.start(hit(1), "sleep 1000 & echo $!", Vec::new()).unwrap();
+        let one = ended(&mut commands, 1).remove(0);
+        assert_eq!(one.result, "");
+        let left = std::path::PathBuf::from(format!("/proc/{}/stat", one.output));
+        let end = Instant::now() + Duration::from_secs(180);
+        // Whoever adopts it may leave it a zombie for a while.
+        while std::fs::read_to_string(&left).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < end, "it still runs");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    /// With five complete segments of 100 bytes and 7 serial numbers, which ended ten seconds apart,
+    /// With five complete segments of 100 bytes and 7 serial numbers that ended ten seconds apart,
     /// the last one ten seconds ago.
     fn shelf(folder: &Path, keep: Keep, size: Option<u64>) -> Shelf {
         let shelf = Shelf::new(folder.into(), Plan { keep, size, age: None });

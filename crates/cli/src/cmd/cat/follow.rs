@@ -18,7 +18,7 @@ use klogger_log::preamble::Preamble;
 use klogger_log::symbols::Symbols;
 use klogger_os::machine;
 use klogger_recorder::host;
-use klogger_recorder::socket::{FOLLOWED, Request, send_within};
+use klogger_recorder::socket::{FOLLOWED, Found, Request, look, send_within};
 use signal_hook::consts::SIGINT;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -103,7 +103,9 @@ impl<'a> Follow<'a> {
         self.log.finish(why).map_err(|e| failure(&self.input.name(), &e))?;
         self.lost += self.log.ledger().map_or(0, open::lost);
         self.unaccounted |= self.log.ledger().is_none();
-        let goes_on = self.input.go_on()?;
+        let pid = self.log.preamble().map_or(0, |preamble| preamble.recorder.pid);
+        let runs = || matches!(look(pid, PATIENCE), Found::Recording(_) | Found::Silent);
+        let goes_on = self.input.go_on(&runs)?;
         if goes_on {
             self.log.restart();
         }

@@ -69,9 +69,9 @@ impl Input {
     }
 
     /// Goes on with the next log, where this one has ended; false if there is none.
-    pub fn go_on(&mut self) -> Result<bool, Failure> {
+    pub fn go_on(&mut self, recorder_runs: &dyn Fn() -> bool) -> Result<bool, Failure> {
         match &mut self.from {
-            From::Folder(segments) => segments.go_on(),
+            From::Folder(segments) => segments.go_on(recorder_runs),
             From::Pipe(_) | From::File(_) => Ok(false),
         }
     }

@@ -34,12 +34,14 @@ impl Segments {
         Ok(Segments { folder: folder.into(), number, current, runs })
     }
 
-    /// Opens the next segment; false if there is none.
-    pub fn go_on(&mut self) -> Result<bool, Failure> {
+    /// Opens the next segment; false if there is none, and no recorder that may go on with one: on
+    /// a full disk it tries to again and again.
+    pub fn go_on(&mut self, recorder_runs: &dyn Fn() -> bool) -> Result<bool, Failure> {
         let (before, end) = (self.number, Instant::now() + PATIENCE);
         loop {
             match next(&self.folder, self.number)? {
-                None if !self.runs || Instant::now() >= end => return Ok(false),
+                None if !self.runs => return Ok(false),
+                None if Instant::now() >= end && !recorder_runs() => return Ok(false),
                 None => thread::sleep(WAIT),
                 Some(number) => {
                     self.number = number;
@@ -90,11 +92,11 @@ mod tests {
         }
         let mut segments = Segments::open(folder.path()).unwrap();
         assert_eq!(segments.number, 9);
-        assert!(segments.go_on().unwrap());
+        assert!(segments.go_on(&|| false).unwrap());
         assert_eq!(segments.number, 10);
-        assert!(!segments.go_on().unwrap());
+        assert!(!segments.go_on(&|| false).unwrap());
         fs::write(path(folder.path(), 1_000_000), "").unwrap();
-        assert!(segments.go_on().unwrap());
+        assert!(segments.go_on(&|| false).unwrap());
         assert_eq!(segments.number, 1_000_000);
     }
 }
