@@ -36,8 +36,8 @@ pub fn taken(snapshots: &[Taken], start_ns: u64, out: &mut String) {
     let titles = ("snapshot", "from", "to", "events", "hits");
     let _ = writeln!(
         out,
-        "\n{:>8} {:>12} {:>12} {:>14} {:>8}  {}",
-        titles.0, titles.1, titles.2, titles.3, titles.4, "file, and why"
+        "\n{:>8} {:>12} {:>12} {:>14} {:>8}  file, and why",
+        titles.0, titles.1, titles.2, titles.3, titles.4
     );
     for one in snapshots {
         let (from, to) = (seconds(one.from_ns, start_ns), seconds(one.to_ns, start_ns));
