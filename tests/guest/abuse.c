@@ -336,7 +336,7 @@ static char *map(int file, size_t size, uint64_t offset)
 static void refuse_mappings(int file, size_t all)
 {
 	const int rw = PROT_READ | PROT_WRITE;
-	static const uint64_t offsets[] = {PAGE, KLOGGER_MAP_SCOPE - PAGE, 5ull << 40, 1ull << 62};
+	static const uint64_t offsets[] = {PAGE, KLOGGER_MAP_SCOPE - PAGE, 6ull << 40, 1ull << 62};
 
 	refuse_map("too short", file, all - PAGE, rw, MAP_SHARED, 0, EINVAL);
 	refuse_map("too long", file, all + PAGE, rw, MAP_SHARED, 0, EINVAL);
@@ -346,6 +346,7 @@ static void refuse_mappings(int file, size_t all)
 	refuse_map("to be run", file, all, PROT_READ | PROT_EXEC, MAP_SHARED, 0, EPERM);
 	refuse_map("scope, too long", file, KLOGGER_SCOPE_BYTES + PAGE, rw, MAP_SHARED,
 		   KLOGGER_MAP_SCOPE, EINVAL);
+	refuse_map("hits, too long", file, 2 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_FIRED, EINVAL);
 	refuse_map("ringless, too long", file, 3 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_RINGLESS,
 		   EINVAL);
 	refuse_map("stacks not requested", file, sizeof(struct klogger_stacks), rw, MAP_SHARED,
