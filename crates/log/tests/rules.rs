@@ -9,7 +9,7 @@ use klogger_log::decode::Decoder;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
-use klogger_log::preamble::{Clock, Preamble};
+use klogger_log::preamble::{Clock, Preamble, Snapshot};
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::rules::gaps::{Missing, missing};
@@ -193,6 +193,64 @@ fn gaps_are_in_the_ledger_and_in_the_log() {
     assert_eq!(found[0].span, (3, 4));
 }
 
+/// Each A on one CPU is followed by a B on the other; a log of this that ends after any block has no
+/// violation, though the blocks of the two do not end at the same time.
+#[test]
+fn a_log_that_ends_between_two_blocks() {
+    const MS: u64 = 1_000_000;
+    let preamble = preamble();
+    let mut blocks = Vec::new();
+    for second in 0..5 {
+        for (cpu, name, late) in [(0, "A", 0), (1, "B", 1)] {
+            let mut records = Vec::new();
+            for n in (second * 100)..(second * 100 + 100) {
+                let time = START + (n * 10 + late) * MS;
+                record(&preamble, name).int("x", n as i64).finish(time, &mut records);
+            }
+            blocks.push((Origin::Cpu(cpu), records));
+        }
+    }
+    let bytes = log_of(&preamble, &blocks);
+    let ends: Vec<usize> = Reader::from_bytes(bytes.clone())
+        .unwrap()
+        .blocks()
+        .iter()
+        .map(|block| block.end() as usize)
+        .collect();
+    let rule = "every A(x) is followed by B(x) within 5 ms";
+    let mut kept = 0;
+    for &end in &ends[..10] {
+        let reader = Reader::from_bytes(bytes[..end].to_vec()).unwrap();
+        let last = reader.span().1 - START;
+        let tally = checked(&reader, rule, &missing(&reader), LIMITS, last);
+        assert_eq!(tally.violations, 0, "cut at {end}");
+        kept = tally.checked.max(kept);
+    }
+    assert!(kept >= 390, "{kept}");
+}
+
+/// What is not in a snapshot may have been before it or after it.
+#[test]
+fn the_ends_of_a_snapshot_are_not_those_of_its_recording() {
+    let whole = log(&[(1, B, 1, 0), (2, A, 2, 0)]);
+    let mut preamble = preamble();
+    preamble.snapshot = Some(Snapshot::default());
+    let mut records = Vec::new();
+    for (time, event, x) in [(1, "B", 1), (2, "A", 2)] {
+        record(&preamble, event).int("x", x).finish(START + time, &mut records);
+    }
+    let part = Reader::from_bytes(log_of(&preamble, &[(Origin::Cpu(0), records)])).unwrap();
+    for rule in [
+        "every B(x) is preceded by A(x) from the start",
+        "every A(x) is followed by B(x) by the end",
+    ] {
+        assert_eq!(checked(&whole, rule, &[], LIMITS, 90).violations, 1, "{rule}");
+        let tally = checked(&part, rule, &[], LIMITS, 90);
+        let undecided = tally.undecided.start + tally.undecided.end;
+        assert_eq!((tally.violations, undecided), (0, 1), "{rule}");
+    }
+}
+
 #[test]
 fn the_memory_is_limited() {
     let many: Vec<Happened> = (0..10_000).map(|i| (i, A, i as i64, 0)).collect();
@@ -289,6 +347,8 @@ proptest! {
     /// The words of a path are those of a regular expression, whose words another library finds.
     #[test]
     fn paths_as_regular_expressions(all in happened()) {
+        // Up to the end of the first word that is no begin of a right one.
+        let begins = regex::Regex::new("^(AB*(C|D))*(AB*)?$").unwrap();
         let mut wrong = 0;
         for x in 0..3 {
             let letters: String = all
@@ -296,8 +356,6 @@ proptest! {
                 .filter(|e| e.2 == x)
                 .map(|e| ["A", "B", "C", "D"][e.1])
                 .collect();
-            // The end of the first word that is no begin of a right one.
-            let begins = regex::Regex::new("^(AB*(C|D))*(AB*)?$").unwrap();
             if (1..=letters.len()).any(|n| !begins.is_match(&letters[..n])) {
                 wrong += 1;
             }
