@@ -87,6 +87,8 @@ def drive(
             await until(pilot, lambda: app.frame is fake.given[-1])
             await test(app, pilot)
         assert app.work is not None
+        # As `screen.show` ends it.
+        app.stopping.set()
         app.work.join(PATIENCE)
         assert fake.ended.is_set()
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from screens import PATIENCE, Fake, drive, frame, result, screen_of, table_of, until
 from textual.pilot import Pilot
 
@@ -133,6 +134,7 @@ def test_a_pause_before_the_first_frame_does_not_keep_it_away() -> None:
             fake.go.set()
             await until(pilot, lambda: bool(app.shown))
         assert app.work is not None
+        app.stopping.set()
         app.work.join(PATIENCE)
 
     asyncio.run(run())
@@ -216,3 +218,20 @@ def test_a_frame_that_comes_at_the_end_is_not_drawn() -> None:
         assert app.frame is fake.given[0]
 
     drive(fake, use)
+
+
+def test_a_terminal_that_takes_no_last_words_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual waits for it without an end; what was started, the guard ends."""
+    left: list[int] = []
+    monkeypatch.setattr("klogger_lab.top.screen.os._exit", left.append)
+    monkeypatch.setattr("klogger_lab.top.screen.LAST_WORDS", 0.05)
+
+    async def use(app: Top, pilot: Pilot[None]) -> None:
+        monkeypatch.setattr(app, "exit", lambda: None)
+        await asyncio.to_thread(app.end)
+        assert left == [1]
+        app.gone.set()
+        await asyncio.to_thread(app.end)
+        assert left == [1]
+
+    drive(Fake([frame()]), use)

@@ -122,7 +122,9 @@ class Screen:
         os.write(self.terminal, keys.encode())
 
     def read(self):
-        if self.terminal is not None and select.select([self.terminal], [], [], 0.1)[0]:
+        if self.terminal is None:
+            time.sleep(0.05)
+        elif select.select([self.terminal], [], [], 0.1)[0]:
             with contextlib.suppress(OSError):
                 found = os.read(self.terminal, 1 << 16)
                 self.raw += found

@@ -5,12 +5,12 @@ markup and without characters that act on a terminal.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
+import os
 import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
@@ -36,6 +36,8 @@ from klogger_lab.top.window import Behind, Frame, Window
 # Sentences above the table.
 SENTENCES = 2
 ENDS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+# Seconds that the screen gets to be taken away after one of them.
+LAST_WORDS = 10.0
 
 
 class Told(Message):
@@ -54,6 +56,7 @@ class Top(App[None]):
     TITLE = "klogger top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
+    Screen { overflow: hidden; }
     #head { height: 3; text-wrap: nowrap; text-overflow: ellipsis; }
     #said { height: auto; max-height: 6; }
     #table { height: 1fr; }
@@ -93,7 +96,7 @@ class Top(App[None]):
         self.orders: dict[str, Order] = {}
         self.words = ""
         self.paused = self.drawn = False
-        self.stopping = threading.Event()
+        self.stopping, self.gone = threading.Event(), threading.Event()
         self.failure: Exception | None = None
         self.work: threading.Thread | None = None
 
@@ -109,14 +112,18 @@ class Top(App[None]):
         )
         yield Footer(compact=True)
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         self.table.focus()
-        loop = asyncio.get_running_loop()
-        for number in ENDS:
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self.exit)
         self.work = threading.Thread(target=self.follow, name="frames", daemon=True)
         self.work.start()
+
+    def end(self) -> None:
+        """From a thread of its own. A terminal that is gone takes no last words, and Textual waits
+        until it does: then the guard does the rest.
+        """
+        self.post_message(Told(self.exit))
+        if not self.gone.wait(LAST_WORDS):
+            os._exit(1)
 
     def exit(self, *words: Any, **named: Any) -> None:
         self.stopping.set()
@@ -407,11 +414,18 @@ def said(frame: Frame, name: str, words: str, sentences: int = SENTENCES) -> Tex
 def show(window: Window, analysis: str | None, about: str) -> int:
     """Until somebody ends it. Raises the Failure of a recorder that could not start."""
     app = Top(window, about, analysis)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=app.end, name="end", daemon=True).start()
+
+    for number in ENDS:
+        signal.signal(number, end)
     try:
         app.run()
     finally:
+        app.gone.set()
         app.stopping.set()
-        # The event loop has put back what these do: they would end us before the recorder.
+        # They would interrupt the end of the recorder.
         for number in ENDS:
             signal.signal(number, signal.SIG_IGN)
         if app.work is not None:
