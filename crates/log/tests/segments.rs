@@ -209,7 +209,11 @@ proptest! {
                 last = event.time_ns;
             }
             let damage = merge.damage().to_vec();
-            prop_assert!(events(&reader).len() + reader.ledger(&damage).lost() as usize >= 800);
+            // Of a stream whose first block is gone nobody knows how many events that had, if the
+            // index is damaged as well.
+            let ledger = reader.ledger(&damage);
+            let all = events(&reader).len() as u64 + ledger.lost();
+            prop_assert!(all >= 800 || ledger.is_vague(), "{all}: {:?}", ledger.entries);
             reader.check_rest();
         }
     }
