@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,15 +224,15 @@ def test_a_frame_that_comes_at_the_end_is_not_drawn() -> None:
 def test_a_terminal_that_takes_no_last_words_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Textual waits for it without an end; what was started, the guard ends."""
     left: list[int] = []
-    monkeypatch.setattr("klogger_lab.top.screen.os._exit", left.append)
+    monkeypatch.setattr("klogger_lab.top.screen.signal.raise_signal", left.append)
     monkeypatch.setattr("klogger_lab.top.screen.LAST_WORDS", 0.05)
 
     async def use(app: Top, pilot: Pilot[None]) -> None:
         monkeypatch.setattr(app, "exit", lambda: None)
         await asyncio.to_thread(app.end)
-        assert left == [1]
+        assert left == [signal.SIGKILL]
         app.gone.set()
         await asyncio.to_thread(app.end)
-        assert left == [1]
+        assert left == [signal.SIGKILL]
 
     drive(Fake([frame()]), use)

@@ -6,7 +6,6 @@ markup and without characters that act on a terminal.
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -123,7 +122,7 @@ class Top(App[None]):
         """
         self.post_message(Told(self.exit))
         if not self.gone.wait(LAST_WORDS):
-            os._exit(1)
+            signal.raise_signal(signal.SIGKILL)
 
     def exit(self, *words: Any, **named: Any) -> None:
         self.stopping.set()
