@@ -73,13 +73,8 @@ def window(small_log: Path, monkeypatch: pytest.MonkeyPatch) -> Window:
     def opened(path: Path, **options: bool) -> klogger.Log:
         if path.read_text() == CUT:
             raise Failure("this is no log")
-<<<<<<< HEAD
-        parquet = shutil.copytree(small_log, f"{path}-parquet")
-        return real(parquet, **options)  # type: ignore[arg-type]
-=======
         tables = shutil.copytree(small_log, f"{path}-parquet")
         return real(tables, **options)  # type: ignore[arg-type]
->>>>>>> topb
 
     monkeypatch.setattr(klogger, "open", opened)
     return Window(Plan(("-a",)), 0.01, Double)  # type: ignore[arg-type]

@@ -201,7 +201,8 @@ def test_a_reader_that_has_seen_enough(record, follow, workloads):
 @pytest.fixture
 def begun(record, workloads, tmp_path):
     """A log whose end has not been written."""
-    process, log = record(workloads / "steady", 1000, 10_000)
+    # Several blocks, so that some of them are whole.
+    process, log = record(workloads / "steady", 30_000, 10_000)
     assert finish_recording(process)[0] == 0
     part = tmp_path / "begun.klog"
     part.write_bytes(log.read_bytes()[: log.stat().st_size * 3 // 4])

@@ -59,6 +59,7 @@ const ROWS: &[(&[&str], Values)] = &[
 /// Names of values that cannot be listed, or have few that the help names.
 #[cfg(test)]
 pub const FREE: &[&str] = &[
+    "AGE|SIZE",
     "CPU",
     "CPU,...",
     "COMMAND",
@@ -67,6 +68,7 @@ pub const FREE: &[&str] = &[
     "LIST",
     "MODE",
     "N",
+    "N|SIZE|AGE",
     "NAME",
     "NUMBER",
     "OPTION",
