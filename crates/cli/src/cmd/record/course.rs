@@ -4,6 +4,7 @@
 use crate::messages;
 use crate::text::ledger_text;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use klogger_os::files::discards;
 use klogger_recorder::destination::is_stdout;
 use klogger_recorder::{Message, Outcome, Progress};
 use serde_json::json;
@@ -86,13 +87,14 @@ impl Course {
         for note in &outcome.notes {
             let _ = writeln!(text, "  note: {note}");
         }
-        match to_stdout {
-            true => text.trim_end().into(),
-            false => {
+        let is_kept = !to_stdout && !self.log.metadata().is_ok_and(|found| discards(&found));
+        match is_kept {
+            true => {
                 text + &format!(
                     "See it with: klogger report {log}   (or klogger cat, klogger info)"
                 )
             }
+            false => text.trim_end().into(),
         }
     }
 }
