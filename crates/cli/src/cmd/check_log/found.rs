@@ -4,6 +4,7 @@
 use super::super::Format;
 use super::Known;
 use crate::failure::Failure;
+use crate::text::layout::wrap;
 use crate::text::select::SelectArgs;
 use crate::text::{Context, FORMATS};
 use klogger_log::decode::Decoder;
@@ -12,6 +13,9 @@ use klogger_log::reader::Reader;
 use klogger_log::rules::tally::{Id, Tally, Undecided, Violation, Why};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+
+/// Of a rule, which has an indentation besides.
+const COLUMNS: usize = 74;
 
 pub struct Found<'a> {
     rules: Vec<(&'a Known, Tally)>,
@@ -70,8 +74,10 @@ impl<'a> Found<'a> {
     pub fn text(&self) -> String {
         let mut out = String::new();
         for (known, tally) in &self.rules {
-            out += &format!("rule {}: {}\n", known.rule.name, known.rule.text);
-            known.rule.doc.iter().for_each(|doc| out += &format!("  {doc}\n"));
+            let rule = format!("rule {}: {}", known.rule.name, known.rule.text);
+            out += &format!("{}\n", wrap(&rule, COLUMNS).join("\n      "));
+            let docs = known.rule.doc.iter().flat_map(|doc| wrap(doc, COLUMNS));
+            docs.for_each(|doc| out += &format!("  {doc}\n"));
             out += &format!("  {}\n", result(tally));
             for (number, violation) in tally.first.iter().enumerate() {
                 out += &format!("  {}. {}\n", number + 1, why(violation.why));
