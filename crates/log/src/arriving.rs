@@ -232,7 +232,8 @@ impl Arriving {
         // What the segments before this one have learned is in its preamble.
         let Some(before) = &self.preamble else { return Ok(()) };
         let is_same = |event: &EventLayout| preamble.events.iter().any(|e| e == event);
-        if !before.events.iter().all(is_same) {
+        let recording = |p: &Preamble| p.segment.as_ref().map(|s| s.recording.clone());
+        if recording(before) != recording(&preamble) || !before.events.iter().all(is_same) {
             return Err("it is not of the same recording as the segment before it".into());
         }
         let new_event = |e: &EventLayout| before.events.iter().all(|known| known.id != e.id);

@@ -12,11 +12,12 @@ use crate::origin::Origin;
 use crate::record::{Header, LostRecord, SizeTable, full_time};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The longest time for which an event is held back, unless [`LiveMerge::hold`] says otherwise.
 pub const HOLD_NS: u64 = 1_000_000_000;
-/// Bytes that are held back at most: records, and what is noted of each.
+/// Bytes that are held back at most: records, and what is noted of each; and those of the blocks
+/// that they are in, of which an event that is held back keeps all.
 const BYTES_MAX: usize = 256 << 20;
 
 /// An event that is held back.
@@ -51,6 +52,8 @@ pub struct LiveMerge<S> {
     held: Vec<Held>,
     /// Bytes that `held` takes.
     bytes: usize,
+    /// The blocks that events are held back of.
+    blocks: Vec<Weak<[u8]>>,
     bytes_max: usize,
     hold_ns: u64,
     /// Before which time each source has handed over everything.
@@ -68,6 +71,7 @@ impl<S: Ord> LiveMerge<S> {
             lost: LostRecord::of(events),
             held: Vec::new(),
             bytes: 0,
+            blocks: Vec::new(),
             bytes_max: BYTES_MAX,
             hold_ns: HOLD_NS,
             sources: BTreeMap::new(),
@@ -104,6 +108,7 @@ impl<S: Ord> LiveMerge<S> {
         arrives: &mut dyn FnMut(&EventRef),
     ) -> usize {
         let block: Arc<[u8]> = records.into();
+        self.blocks.push(Arc::downgrade(&block));
         let (mut at, mut serial) = (0, first_serial);
         while let (Some(header), Some(size)) =
             (Header::read(&block[at..]), self.sizes.size(&block[at..]))
@@ -162,6 +167,9 @@ impl<S: Ord> LiveMerge<S> {
             left -= self.held[count].taken();
             count += 1;
         }
+        if self.in_blocks() > self.bytes_max {
+            (count, left) = (self.held.len(), 0);
+        }
         let rest = self.held.split_off(count);
         let ready = std::mem::replace(&mut self.held, rest);
         self.bytes = left;
@@ -172,6 +180,12 @@ impl<S: Ord> LiveMerge<S> {
                 pass(&event, late);
             }
         }
+    }
+
+    /// Bytes of the blocks that events are held back of.
+    fn in_blocks(&mut self) -> usize {
+        self.blocks.retain(|block| block.strong_count() > 0);
+        self.blocks.iter().filter_map(Weak::upgrade).map(|block| block.len()).sum()
     }
 
     fn event<'a>(&'a self, held: &'a Held) -> Option<EventRef<'a>> {
@@ -285,6 +299,19 @@ mod tests {
         run.block(0, 0, &[1, 2, 3, 4]);
         assert_eq!(run.release(1), on_time(&[1, 2]));
         assert_eq!(run.merge.bytes, 2 * each);
+    }
+
+    #[test]
+    fn an_event_does_not_keep_a_large_block() {
+        let mut run = Run::new();
+        run.merge.bytes_max = 2 * (size_of::<Held>() + 16);
+        run.merge.until(0, 10 * S);
+        run.block(0, 0, &[1, 100]);
+        assert_eq!(run.release(2), on_time(&[1]));
+        run.block(0, 2, &[2; 20]);
+        run.block(0, 22, &[101]);
+        assert_eq!(run.release(3).len(), 22);
+        assert_eq!(run.release(3), []);
     }
 
     #[test]
