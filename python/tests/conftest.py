@@ -6,6 +6,7 @@ an event.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def empty_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All tables, no rows but those of the recorder."""
     return support.empty_log(tmp_path_factory.mktemp("empty") / "empty.klog-parquet", "scheduler")
+
+
+@pytest.fixture(autouse=True)
+def own_treatment_of_pipes() -> Iterator[None]:
+    """A command that was called lets a pipe without a reader end its process; here that would be
+    ours, when a later test writes to a connection that is closed.
+    """
+    yield
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
 @pytest.fixture(autouse=True)
