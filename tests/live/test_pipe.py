@@ -211,7 +211,11 @@ def test_a_second_signal_ends_it_whatever_its_threads_wait_for(start, workloads,
     """Nobody reads its log, for which the actions of a trigger wait as well."""
     trigger = 'FLOOD: mark "x", at most 1000 per second'
     flood = [workloads / "flood", 1_000_000, -1]
-    record = start("record", "-q", "-s", FLOOD, "--trigger", trigger, "-o", "-", "--", *flood)
+    words = ("--messages", "json", "-s", FLOOD, "--trigger", trigger, "-o", "-", "--", *flood)
+    record = start("record", *words)
+    # Until then there is nothing to complete, and one signal ends it.
+    while json.loads(record.stderr.readline())["message"] != "started":
+        pass
     wait_for(lambda: waits_for_a_lock(record.pid), record)
     record.terminate()
     wait_for(lambda: not is_pending(record.pid, signal.SIGTERM), record)

@@ -335,6 +335,10 @@ def test_a_recorder_that_dies_is_explained(env, screen, workloads):
     one.has("exit code -9")
     one.press("q")
     one.until(one.ended)
+    # Its rings would be there for later tests, which are told of them.
+    rescue = [env["KLOGGER"], "rescue", str(recorder[0]), "-o", f"{env['TMPDIR']}/rescued.klog"]
+    assert subprocess.run(rescue, capture_output=True, check=False).returncode == 0
+    Path(rescue[-1]).unlink()
     # The shell that ran the command has lost its pipe, too.
     nothing_is_left(env)
 
