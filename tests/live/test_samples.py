@@ -79,7 +79,7 @@ def test_a_timer_hits_once_in_a_period(recorder, clean_kernel):
     log, _ = recorded(recorder, TICKS, "-a", "--", sys.executable, "-c", busy)
     rows = log.rows("SELECT cpu, count(*), min(time), max(time) FROM tick GROUP BY cpu")
     assert {cpu for cpu, *_ in rows} == set(range(os.cpu_count()))
-    # A hypervisor may keep a CPU from nearly all of them: its last one says nothing of the end then.
+    # A hypervisor may keep a CPU from nearly all of them: its last one does not tell the end then.
     few = {c: n for c, n, first, last in rows if n < (last - first) / PERIOD_NS / 2}
     if few:
         disturbed(f"CPUs had less than half of their timer interrupts: {few}")
