@@ -4,12 +4,12 @@
 
 mod common;
 
-use common::{START, int, layout, log_of, lost, record};
+use common::{START, log_of, of_pairs, record};
 use klogger_log::decode::Decoder;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
-use klogger_log::preamble::{Clock, Preamble, Snapshot};
+use klogger_log::preamble::{Preamble, Snapshot};
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::rules::gaps::{Missing, missing};
@@ -27,13 +27,7 @@ type Happened = (u64, usize, i64, i64);
 const NAMES: [&str; 4] = ["A", "B", "C", "D"];
 
 fn preamble() -> Preamble {
-    let mut events: Vec<_> = NAMES
-        .iter()
-        .enumerate()
-        .map(|(i, name)| layout(i as u16 + 1, name, &[int("x"), int("y")]))
-        .collect();
-    events.push(lost(9));
-    Preamble { events, clock: Clock { start_ns: START, ..Clock::default() }, ..Preamble::default() }
+    of_pairs(&NAMES)
 }
 
 fn log(happened: &[Happened]) -> Reader {

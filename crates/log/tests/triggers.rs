@@ -5,9 +5,9 @@
 
 mod common;
 
-use common::{START, int, layout, lost, record};
+use common::{START, of_pairs, record};
 use klogger_log::origin::Origin;
-use klogger_log::preamble::{Clock, Preamble};
+use klogger_log::preamble::Preamble;
 use klogger_log::trigger::matcher::{Limits, Matcher};
 use klogger_log::trigger::{Trigger, parse};
 use proptest::prelude::*;
@@ -21,13 +21,7 @@ const NAMES: [&str; 3] = ["A", "B", "C"];
 const LIMITS: Limits = Limits { keys: 1 << 16, bytes: 1 << 20 };
 
 fn preamble() -> Preamble {
-    let mut events: Vec<_> = NAMES
-        .iter()
-        .enumerate()
-        .map(|(i, name)| layout(i as u16 + 1, name, &[int("x"), int("y")]))
-        .collect();
-    events.push(lost(9));
-    Preamble { events, clock: Clock { start_ns: START, ..Clock::default() }, ..Preamble::default() }
+    of_pairs(&NAMES)
 }
 
 fn trigger(text: &str) -> Trigger {

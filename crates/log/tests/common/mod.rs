@@ -71,6 +71,15 @@ pub fn lost(id: u16) -> EventLayout {
     layout(id, "LOST", &[word("count"), word("since")])
 }
 
+/// Events with two numbers, `int x` and `int y`, and `LOST`.
+pub fn of_pairs(names: &[&str]) -> Preamble {
+    let ids = 1_u16..;
+    let mut events: Vec<_> =
+        ids.zip(names).map(|(id, name)| layout(id, name, &[int("x"), int("y")])).collect();
+    events.push(lost(9));
+    Preamble { events, clock: Clock { start_ns: START, ..Clock::default() }, ..Preamble::default() }
+}
+
 /// `TICK { int n }`, `LOST`, and the events of processes.
 pub fn preamble() -> Preamble {
     let events = vec![
