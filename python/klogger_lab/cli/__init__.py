@@ -26,6 +26,15 @@ def seconds(word: str) -> float:
     return float(found[1]) * TIMES[found[2] or ""]
 
 
+def split(words: list[str] | None) -> tuple[list[str], list[str]]:
+    """Our own words, those of the command line if none are given, and the command behind `--`,
+    whatever it looks like.
+    """
+    given = sys.argv[1:] if words is None else words
+    at = given.index("--") if "--" in given else len(given)
+    return given[:at], given[at + 1 :]
+
+
 def interruptible(work: Callable[[], int]) -> int:
     """Runs an experiment that puts back what it changes, and says so when it is interrupted."""
     try:

@@ -21,6 +21,7 @@ from klogger.cli import Parser, Progress, guarded
 from klogger.failure import Failure
 from klogger.program import find_klogger
 from klogger.units import size
+from klogger_lab.cli import split
 from klogger_lab.guest import kernels, machine
 from klogger_lab.guest.accel import kvm_works
 from klogger_lab.guest.kernels import Kernel
@@ -136,11 +137,9 @@ def seconds(text: str) -> float:
 
 
 def main(words: list[str] | None = None) -> int:
-    given = sys.argv[1:] if words is None else words
-    # What comes after `--` is the command's, whatever it looks like.
-    at = given.index("--") if "--" in given else len(given)
-    args, unknown = parser().parse_known_args(given[:at])
-    return guarded(lambda: guest(args, unknown, given[at + 1 :]))
+    ours, command = split(words)
+    args, unknown = parser().parse_known_args(ours)
+    return guarded(lambda: guest(args, unknown, command))
 
 
 def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> int:

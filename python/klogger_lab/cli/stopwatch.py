@@ -22,6 +22,7 @@ from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
 from klogger.terminal import value_line
 from klogger.units import plain
+from klogger_lab.cli import split
 from klogger_lab.stopwatch import answer, live, places
 from klogger_lab.stopwatch.answer import Answer
 
@@ -123,11 +124,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    given = sys.argv[1:] if words is None else words
-    # What comes after `--` is the command's, whatever it looks like.
-    at = given.index("--") if "--" in given else len(given)
-    args = parser().parse_intermixed_args(given[:at])
-    return guarded(lambda: stopwatch(args, given[at + 1 :]))
+    ours, command = split(words)
+    args = parser().parse_intermixed_args(ours)
+    return guarded(lambda: stopwatch(args, command))
 
 
 def stopwatch(args: argparse.Namespace, command: list[str]) -> int:

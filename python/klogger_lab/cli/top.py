@@ -14,7 +14,7 @@ from pathlib import Path
 from klogger.cli import Parser, add_common, complain, guarded
 from klogger.failure import Failure
 from klogger.units import printable
-from klogger_lab.cli import seconds
+from klogger_lab.cli import seconds, split
 from klogger_lab.signals import stoppable
 from klogger_lab.top.window import Frame, Plan, Window
 
@@ -92,11 +92,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    given = sys.argv[1:] if words is None else words
-    # What comes after `--` is the command's, whatever it looks like.
-    at = given.index("--") if "--" in given else len(given)
-    args = parser().parse_args(given[:at])
-    return guarded(lambda: top(args, given[at + 1 :]))
+    ours, command = split(words)
+    args = parser().parse_args(ours)
+    return guarded(lambda: top(args, command))
 
 
 def top(args: argparse.Namespace, command: list[str]) -> int:

@@ -17,6 +17,7 @@ from typing import TextIO
 from klogger.cli import Parser, add_common, complain, fitted, guarded
 from klogger.failure import Failure
 from klogger.program import failure_of
+from klogger_lab.cli import split
 from klogger_lab.watch.account import Account, Teller
 from klogger_lab.watch.blocked import Blocked
 from klogger_lab.watch.detect import Crash, Deadlock, Detector
@@ -81,11 +82,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    given = sys.argv[1:] if words is None else words
-    # What comes after `--` is the command's, whatever it looks like.
-    at = given.index("--") if "--" in given else len(given)
-    args = parser().parse_args(given[:at])
-    return guarded(lambda: watch(args, given[at + 1 :]))
+    ours, command = split(words)
+    args = parser().parse_args(ours)
+    return guarded(lambda: watch(args, command))
 
 
 def watch(args: argparse.Namespace, command: list[str]) -> int:
