@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,11 +49,25 @@ class Done:
     err: str
 
 
-def wait_for(what, process):
-    deadline = time.monotonic() + 60
-    while not what():
-        assert process.poll() is None and time.monotonic() < deadline
+def wait_for(what, process=None, patience=60):
+    """Until `what()` is true, which is returned, while the process runs."""
+    deadline = time.monotonic() + patience
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it takes too long"
+        assert process is None or process.poll() is None, process.communicate()
         time.sleep(0.01)
+    return found
+
+
+@contextlib.contextmanager
+def small_disk_at(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of so many bytes in a folder that it makes."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
 def is_stopped(pid):

@@ -9,23 +9,18 @@ import os
 import signal
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+import conftest
 
 FLOOD = Path(__file__).with_name("flood.klogger")
 # Longer than any machine needs.
 PATIENCE = 180
 
 
-def wait_for(what, process=None):
-    """Until `what()` is true, while the process runs."""
-    end = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert time.monotonic() < end, "it takes too long"
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    return found
+wait_for = partial(conftest.wait_for, patience=PATIENCE)
 
 
 def started(klogger, *words, **more) -> subprocess.Popen:

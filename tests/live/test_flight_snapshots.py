@@ -8,28 +8,18 @@ import os
 import re
 import signal
 import subprocess
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from conftest import small_disk_at
+from following import FLOOD, PATIENCE, wait_for
 from test_triggers import LATE, SLOW, planted
 
-FLOOD = Path(__file__).with_name("flood.klogger")
-PATIENCE = 180
 # A thread with its name.
 NAMED = re.compile(r'(?:"[^"]*"|[^ =]+)\[(\d+)\]')
 # Of the events of a CPU, what says which one it is.
 KEY = ("cpu", "serial", "event")
-
-
-def wait_for(what, process=None):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert time.monotonic() < deadline
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    return found
 
 
 class Running:
@@ -236,11 +226,8 @@ def test_the_oldest_goes(run, recorder, workloads):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], check=True)
-    yield small
-    subprocess.run(["umount", "-l", small], check=True)
+    with small_disk_at(tmp_path / "small", "256k") as folder:
+        yield folder
 
 
 def test_a_full_disk(run, recorder, workloads, small_disk):

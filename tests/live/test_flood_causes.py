@@ -7,13 +7,12 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import oracles
 import pytest
-from conftest import wait_for
+from conftest import small_disk_at, wait_for
 
 NUMBERED = Path(__file__).with_name("numbered.klogger")
 FLOOD = Path(__file__).with_name("flood.klogger")
@@ -71,11 +70,8 @@ def flood_while_stopped(recorder, workloads, n, *options, out, seconds=0.0):
 @pytest.fixture
 def small_disk(tmp_path):
     """8 MiB."""
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
-    yield small
-    subprocess.run(["umount", small], check=True)
+    with small_disk_at(tmp_path / "small", "8m") as folder:
+        yield folder
 
 
 def check_end(log, said):

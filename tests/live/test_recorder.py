@@ -11,6 +11,7 @@ from pathlib import Path
 
 import oracles
 import pytest
+from conftest import small_disk_at
 from nightly import scaled
 from oracles import Log
 from witness import Witness
@@ -321,10 +322,7 @@ def check_rescue(recorder, pid):
 
 
 def test_full_disk(recorder, workloads, clean_kernel):
-    small = recorder.dir / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
-    try:
+    with small_disk_at(recorder.dir / "small", "8m") as small:
         done, path = recorder.run(
             "-s", FLOOD, "--", workloads / "flood", 1_000_000, 0, out=small / "full.klog"
         )
@@ -335,8 +333,6 @@ def test_full_disk(recorder, workloads, clean_kernel):
         events = recorder.command("cat", "--event", "FLOOD", path)
         assert events.code == 0, events.err
         assert len(events.out.splitlines()) > 1000
-    finally:
-        subprocess.run(["umount", small], check=True)
 
 
 def test_two_recordings_at_once(recorder, workloads):

@@ -14,7 +14,7 @@ from pathlib import Path
 import following
 import oracles
 import pytest
-from conftest import is_stopped
+from conftest import is_stopped, small_disk_at
 from nightly import scaled
 
 SCHEMA = Path(__file__).with_name("numbered.klogger")
@@ -263,11 +263,8 @@ def test_killed_between_two_segments(recorder, workloads, klogger, clean_kernel)
 @pytest.fixture
 def small_disk(tmp_path):
     """A folder with 24 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with small_disk_at(tmp_path / "small", "24m") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("keep", [(), ("--keep", "1G")], ids=["all", "too many"])
