@@ -6,8 +6,10 @@ use crate::about;
 use crate::exporter::{DirectoryExporter, Format, Report};
 use crate::output::{Error, Export, Temporary, beside, is_empty};
 use crate::table::EventTable;
+use crate::writing::Writing;
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
+use klogger_log::event::EventRef;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::merge::Selection;
 use klogger_log::preamble::Preamble;
@@ -20,6 +22,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::thread;
 use std::time::UNIX_EPOCH;
 
 /// Identifies the log, in its current state, to which a directory belongs.
@@ -155,25 +158,38 @@ fn fill(
     let tables = events.map(|(e, user)| {
         EventTable::create(&path(&e.name), e, user, about_log(preamble, e, start_ns))
     });
-    let mut tables = tables.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let tables = tables.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let (mut tables, files): (Vec<_>, Vec<_>) = tables.into_iter().unzip();
     let decoder = Decoder::new(reader);
     let mut processes = Processes::with_history(reader);
     let mut merge = reader.merge(&Selection::default());
     let total = reader.totals().0;
     let mut rows = 0;
-    while let Some(event) = merge.next() {
-        processes.see(&event);
-        tables[event.index].push(&event, start_ns, decoder.symbols()).map_err(failed)?;
+    let mut read = |event: &EventRef| {
+        processes.see(event);
         rows += 1;
         if rows % REPORT_EVERY == 0 {
             progress(rows, total);
         }
-    }
+    };
+    thread::scope(|scope| {
+        let writing = Writing::start(scope, files);
+        let symbols = decoder.symbols();
+        while let Some(event) = merge.next() {
+            read(&event);
+            let table = &mut tables[event.index];
+            if table.push(&event, start_ns, symbols) && !writing.send(event.index, table.take()?) {
+                break;
+            }
+        }
+        for (index, table) in tables.iter_mut().enumerate() {
+            writing.send(index, table.take()?);
+        }
+        writing.finish()
+    })
+    .map_err(failed)?;
     let logged: Vec<u64> = tables.iter().map(|t| t.rows).collect();
     let early = before_start(&preamble.events, &tables, start_ns);
-    for table in tables {
-        table.finish().map_err(failed)?;
-    }
     let mut later = merge.damage().to_vec();
     later.extend(reader.check_rest());
     let mut ledger = reader.ledger(&later);

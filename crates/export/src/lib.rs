@@ -38,6 +38,7 @@ mod states;
 mod switches;
 mod table;
 mod trace;
+mod writing;
 
 pub use cache::export;
 pub use exporter::Exporter;

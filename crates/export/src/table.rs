@@ -23,8 +23,9 @@ use std::sync::Arc;
 
 /// Rows that are collected before they are handed to the Parquet writer.
 const BATCH_ROWS: usize = 16 << 10;
-/// Rows of one row group at most, which is the unit of reading.
-const GROUP_ROWS: usize = 1 << 20;
+/// Rows of one row group at most, which is the unit of reading: as many as DuckDB has in one of its
+/// own, so that each core gets some of a table of half a million rows.
+const GROUP_ROWS: usize = 120 << 10;
 /// Bytes of a row group in memory at most, because there may be many tables.
 const GROUP_BYTES: usize = 16 << 20;
 
@@ -43,7 +44,36 @@ struct Threads {
     tgid: Vec<Option<i32>>,
 }
 
-/// The table of one event.
+/// Encodes the rows of a table of events, and writes them.
+pub struct TableFile(ArrowWriter<File>);
+
+impl TableFile {
+    /// `about`: the file's metadata.
+    fn create(
+        path: &Path,
+        schema: SchemaRef,
+        about: BTreeMap<String, String>,
+    ) -> Result<TableFile, ParquetError> {
+        let by_time = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
+        let about = about.into_iter().map(|(name, text)| KeyValue::new(name, text)).collect();
+        let sorted = properties(&schema)
+            .set_sorting_columns(Some(vec![by_time]))
+            .set_key_value_metadata(Some(about));
+        let file = File::create(path)?;
+        ArrowWriter::try_new(file, schema, Some(sorted.build())).map(TableFile)
+    }
+
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), ParquetError> {
+        self.0.write(rows)?;
+        if self.0.in_progress_size() > GROUP_BYTES { self.0.flush() } else { Ok(()) }
+    }
+
+    pub fn finish(self) -> Result<(), ParquetError> {
+        self.0.close().map(|_| ())
+    }
+}
+
+/// Collects the rows of the table of one event.
 pub struct EventTable {
     schema: SchemaRef,
     time: Vec<i64>,
@@ -55,7 +85,6 @@ pub struct EventTable {
     fields: Vec<Column>,
     /// (which field, the names of its addresses)
     symbols: Vec<(usize, Column)>,
-    writer: ArrowWriter<File>,
     pub rows: u64,
     /// Rows whose time is before the zero of the table's times.
     pub early: u64,
@@ -68,7 +97,7 @@ impl EventTable {
         layout: &EventLayout,
         user: bool,
         about: BTreeMap<String, String>,
-    ) -> Result<EventTable, ParquetError> {
+    ) -> Result<(EventTable, TableFile), ParquetError> {
         // These two have the columns in each log, so that the same query works for all.
         let user = user || Builtin::of(layout).is_some_and(Builtin::is_of_any_stream);
         let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
@@ -99,37 +128,18 @@ impl EventTable {
             columns.push(Field::new(free_name(&name, &columns), column.data_type(), true));
         }
         let schema = Arc::new(Schema::new(columns));
-        let by_time = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
-        let about = about.into_iter().map(|(name, text)| KeyValue::new(name, text)).collect();
-        let sorted = properties(&schema)
-            .set_sorting_columns(Some(vec![by_time]))
-            .set_key_value_metadata(Some(about));
-        let sorted = sorted.build();
-        let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(sorted))?;
+        let file = TableFile::create(path, schema.clone(), about)?;
         let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
         let threads = user.then(Threads::default);
-        Ok(EventTable {
-            schema,
-            time,
-            cpu,
-            serial,
-            threads,
-            fields,
-            symbols,
-            writer,
-            rows: 0,
-            early: 0,
-        })
+        let (rows, early) = (0, 0);
+        let table = EventTable { schema, time, cpu, serial, threads, fields, symbols, rows, early };
+        Ok((table, file))
     }
 
-    /// Appends a row. `start_ns` is the origin of the table's times.
+    /// Appends a row; true if there are so many now that they are to be taken. `start_ns` is the
+    /// origin of the table's times.
     #[inline]
-    pub fn push(
-        &mut self,
-        event: &EventRef,
-        start_ns: u64,
-        symbols: &Symbols,
-    ) -> Result<(), ParquetError> {
+    pub fn push(&mut self, event: &EventRef, start_ns: u64, symbols: &Symbols) -> bool {
         self.time.push(event.time_ns.wrapping_sub(start_ns) as i64);
         self.early += u64::from(event.time_ns < start_ns);
         self.cpu.push(event.origin.cpu_column().unwrap_or(CPU_UNKNOWN));
@@ -146,10 +156,11 @@ impl EventTable {
             column.push_symbol(event.value(&event.layout.fields[*index]), symbols);
         }
         self.rows += 1;
-        if self.time.len() == BATCH_ROWS { self.flush() } else { Ok(()) }
+        self.time.len() == BATCH_ROWS
     }
 
-    fn flush(&mut self) -> Result<(), ParquetError> {
+    /// The rows that were collected, which may be none.
+    pub fn take(&mut self) -> Result<RecordBatch, ParquetError> {
         let room = || Vec::with_capacity(BATCH_ROWS);
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(std::mem::replace(&mut self.time, room()))),
@@ -162,11 +173,7 @@ impl EventTable {
         }
         columns.extend(self.fields.iter_mut().map(Column::take));
         columns.extend(self.symbols.iter_mut().map(|(_, c)| c.take()));
-        self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
-        if self.writer.in_progress_size() > GROUP_BYTES {
-            self.writer.flush()?;
-        }
-        Ok(())
+        Ok(RecordBatch::try_new(self.schema.clone(), columns)?)
     }
 
     /// In a table with columns for threads, the CPU of their events is null.
@@ -176,13 +183,6 @@ impl EventTable {
             return Arc::new(Int16Array::from(cpu));
         }
         Arc::new(Int16Array::from_iter(cpu.into_iter().map(|n| (n != CPU_UNKNOWN).then_some(n))))
-    }
-
-    pub fn finish(mut self) -> Result<(), ParquetError> {
-        if !self.time.is_empty() {
-            self.flush()?;
-        }
-        self.writer.close().map(|_| ())
     }
 }
 

@@ -64,6 +64,8 @@ pub struct SizeTable {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sizes {
     fixed: u32,
+    /// The size of each record, if all have the same; else 0.
+    same: u32,
     /// The part of `tails` that belongs to the event.
     tails: (u32, u32),
 }
@@ -83,7 +85,10 @@ impl SizeTable {
             }
             let from = self.tails.len() as u32;
             self.tails.extend(e.tails().map(|(f, _)| f.offset));
-            self.entries[at] = Sizes { fixed: e.fixed, tails: (from, self.tails.len() as u32) };
+            let tails = (from, self.tails.len() as u32);
+            let is_same = tails.0 == tails.1 && (HEADER_SIZE..=RECORD_MAX).contains(&e.fixed);
+            let same = if is_same { pad8(e.fixed) } else { 0 };
+            self.entries[at] = Sizes { fixed: e.fixed, same, tails };
         }
     }
 
@@ -92,12 +97,27 @@ impl SizeTable {
         self.entries.get(usize::from(id)).is_some_and(|e| e.fixed >= HEADER_SIZE)
     }
 
+    /// The size of each of this event's records; `None` if it is unknown, or they differ.
+    #[inline]
+    pub fn same(&self, id: u16) -> Option<usize> {
+        let same = self.entries.get(usize::from(id))?.same as usize;
+        (same != 0).then_some(same)
+    }
+
     /// The size of the record at the start of `bytes`; `None` if its id is unknown, or if `bytes`
     /// ends before it does.
     #[inline]
     pub fn size(&self, bytes: &[u8]) -> Option<usize> {
         let header = Header::read(bytes)?;
         let entry = self.entries.get(usize::from(header.id()))?;
+        let same = entry.same as usize;
+        if same != 0 {
+            return (same <= bytes.len()).then_some(same);
+        }
+        self.size_with_texts(*entry, bytes)
+    }
+
+    fn size_with_texts(&self, entry: Sizes, bytes: &[u8]) -> Option<usize> {
         if entry.fixed < HEADER_SIZE {
             return None;
         }

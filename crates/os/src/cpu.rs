@@ -40,10 +40,14 @@ impl Drop for Affinity {
     }
 }
 
-/// The CPU on which the calling thread runs.
-pub fn this_cpu() -> Option<u32> {
-    // SAFETY: no arguments.
-    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+/// Whether the calling thread may run on this CPU and on no other one.
+pub fn is_bound_to(cpu: u32) -> bool {
+    let is_in = |set: libc::cpu_set_t| {
+        // SAFETY: both stay within the set.
+        (cpu as usize) < 8 * size_of_val(&set)
+            && unsafe { libc::CPU_ISSET(cpu as usize, &set) && libc::CPU_COUNT(&set) == 1 }
+    };
+    affinity().is_ok_and(is_in)
 }
 
 /// Binds the calling thread to one CPU.

@@ -31,7 +31,7 @@ pub mod users;
 
 pub use clocks::{clock_pair, monotonic_ns, thread_cpu_ns};
 pub use cpu::{
-    Affinity, become_fifo, become_important, lowest_cpu, pin_to_cpu, this_cpu, wait_for_all_cpus,
+    Affinity, become_fifo, become_important, is_bound_to, lowest_cpu, pin_to_cpu, wait_for_all_cpus,
 };
 pub use error::Error;
 pub use mapping::Mapping;

@@ -95,6 +95,7 @@ impl Mapping {
     }
 
     /// The word at `offset`, a multiple of 8.
+    #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         let at = self.at(offset, 8);
         assert!(at.addr().is_multiple_of(8), "not aligned");
@@ -102,7 +103,16 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
+    /// `count` words from `offset` on, a multiple of 8.
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        let at = self.at(offset, 8 * count);
+        assert!(at.addr().is_multiple_of(8), "not aligned");
+        // SAFETY: as of one word. AtomicU64 has the layout of u64.
+        unsafe { std::slice::from_raw_parts(at.cast(), count) }
+    }
+
     /// The address of the byte at `offset`, which at least `length` bytes must follow.
+    #[inline]
     pub fn at(&self, offset: usize, length: usize) -> *mut u8 {
         assert!(
             offset.checked_add(length).is_some_and(|end| end <= self.length),

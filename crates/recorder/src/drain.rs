@@ -5,6 +5,8 @@
 //! a second. So it disturbs the system only when there is something to do, and no event is in
 //! memory alone for much longer than a second.
 
+mod late;
+mod room;
 mod worker;
 
 use klogger_engines::times::Times;

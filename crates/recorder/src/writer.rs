@@ -2,6 +2,11 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
+mod discarded;
+mod names;
+
+pub use names::Names;
+
 use crate::actions::finder::Finder;
 use crate::destination::Destination;
 use crate::follower::Feed;
@@ -9,22 +14,13 @@ use crate::names::ThreadNames;
 use crate::reached::Reached;
 use crate::segments::{Closing, Seams};
 use crate::snapshots::history::History;
-use klogger_engines::stacks;
-use klogger_engines::user_code::UserCode;
-use klogger_log::code::Code;
-use klogger_log::ledger::{Entry, Key, Ledger};
+use discarded::Discarded;
+use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
-use klogger_log::record::{Header, SizeTable, full_time};
-use klogger_log::symbols::Symbols;
-use klogger_log::writer::{EventBlock, Sink, Summary, Writer};
+use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_os as os;
-use klogger_os::machine;
 use klogger_ring::block::{Block, Builtin, Followed, Pool, Source, Status, ToWriter};
-use klogger_schema::layout::EventLayout;
-use klogger_schema::model::Decode;
-use klogger_symbolize::{Search, symbolize};
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,145 +30,6 @@ use std::time::{Duration, Instant};
 /// The recorder's own events are written after this many bytes, or after FLUSH.
 const OWN_BYTES: usize = 16 << 10;
 const FLUSH: Duration = Duration::from_millis(500);
-
-/// The names of kernel addresses, as lines of the log; empty if no event needs them.
-#[derive(Default)]
-pub struct Names {
-    pub stacks: String,
-    pub symbols: String,
-    /// User stacks, if any were asked for.
-    pub code: Option<Code>,
-}
-
-impl Names {
-    /// The names for the fields of `events` and for `stacks`. If the kernel hides them, the ledger
-    /// says so.
-    pub fn of(
-        events: &[EventLayout],
-        stacks: Option<Vec<(u32, Vec<u64>)>>,
-        ledger: &mut Ledger,
-    ) -> Names {
-        let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        if !code && stacks.is_none() {
-            return Names::default();
-        }
-        let symbols = machine::symbols();
-        if symbols.is_empty() {
-            ledger.entries.push(Entry::new(Key::SymbolsHidden));
-        }
-        Names {
-            stacks: stacks::lines(
-                &stacks.unwrap_or_default(),
-                &Symbols::new(symbols.clone().into_bytes()),
-            ),
-            symbols: if code { symbols } else { String::new() },
-            code: None,
-        }
-    }
-
-    /// Writes them, as far as that is possible.
-    pub fn write<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
-        let stacks = writer.stacks(&self.stacks);
-        let code = self.code.as_ref().map_or(Ok(()), |code| writer.code(code));
-        let symbols = writer.symbols(&self.symbols);
-        stacks.and(code).and(symbols)
-    }
-
-    /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
-    pub fn with_code(mut self, found: UserCode, ledger: &mut Ledger) -> Names {
-        let UserCode { mut code, unnumbered, lost, roots } = found;
-        let mut note = |count, what: String| {
-            ledger.entries.push(Entry::new(Key::StackUnknown).count(count).detail(&what));
-        };
-        for (why, count) in unnumbered {
-            note(count, format!("{count} user stacks have no number: {why}"));
-        }
-        if lost > 0 {
-            note(lost, format!("{lost} records of what programs mapped were lost"));
-        }
-        let search = Search::here(roots);
-        symbolize(&mut code, &search);
-        code.keep_used();
-        self.code = Some(code);
-        self
-    }
-}
-
-/// Events that came after writing had failed, by event and CPU; all threads of programs count
-/// together.
-struct Discarded {
-    sizes: SizeTable,
-    names: BTreeMap<u16, String>,
-    found: BTreeMap<(u16, Option<u16>), Missing>,
-}
-
-/// How many, and between which times.
-struct Missing {
-    count: u64,
-    from: u64,
-    to: u64,
-}
-
-impl Discarded {
-    fn new(events: &[EventLayout]) -> Discarded {
-        let mut discarded = Discarded {
-            sizes: SizeTable::default(),
-            names: BTreeMap::new(),
-            found: BTreeMap::new(),
-        };
-        discarded.learn(events);
-        discarded
-    }
-
-    fn learn(&mut self, events: &[EventLayout]) {
-        self.sizes.add(events);
-        self.names.extend(events.iter().map(|e| (e.id, e.name.clone())));
-    }
-
-    /// Counts the events of a block except the first ones, which were written. LOST records do not
-    /// count: the ledger has their losses already.
-    fn add(&mut self, block: &EventBlock, mut written: u64) {
-        let mut rest = block.records;
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            rest = &rest[size..];
-            let is_event = self.names.get(&header.id()).is_some_and(|name| name != "LOST");
-            if !is_event {
-                continue;
-            }
-            if written > 0 {
-                written -= 1;
-                continue;
-            }
-            let time = full_time(block.time_base, header.time48());
-            let place = (header.id(), block.origin.cpu());
-            let missing =
-                self.found.entry(place).or_insert(Missing { count: 0, from: time, to: time });
-            missing.count += 1;
-            (missing.from, missing.to) = (missing.from.min(time), missing.to.max(time));
-        }
-    }
-
-    /// How many records there are.
-    fn count(&self, records: &[u8]) -> u64 {
-        let (mut rest, mut count) = (records, 0);
-        while let Some(size) = self.sizes.size(rest) {
-            rest = &rest[size..];
-            count += 1;
-        }
-        count
-    }
-
-    fn entries(&self, why: &str) -> Vec<Entry> {
-        let entry = |((id, cpu), missing): (&(u16, Option<u16>), &Missing)| {
-            let entry = Entry::new(Key::DiskFull)
-                .count(missing.count)
-                .between(missing.from, missing.to)
-                .detail(why);
-            Entry { event: self.names.get(id).cloned(), cpu: *cpu, ..entry }
-        };
-        self.found.iter().map(entry).collect()
-    }
-}
 
 pub struct LogWriter {
     writer: Writer<Destination>,

@@ -127,6 +127,12 @@ impl CpuReader {
         self.main.reserve()
     }
 
+    /// From the next time on that space is freed, writers wake the reader when half of the main
+    /// ring is full.
+    pub fn wake_at_half(&mut self) {
+        self.main.wake_at_half();
+    }
+
     /// Directs writers to a larger main ring, which is open already.
     pub fn retire(&mut self) {
         self.main.retire();

@@ -11,6 +11,7 @@ pub use rings::Rings;
 pub use taken::{Counters, RecordKinds, Taken};
 
 use crate::layout::ring::*;
+use klogger_log::record::Header;
 use klogger_os::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +72,7 @@ impl RingReader {
         RingReader { trusted: false, tail, ..RingReader::new(mapping, base, size, mark) }
     }
 
+    #[inline]
     fn word(&self, offset: usize) -> &AtomicU64 {
         self.mapping.word(self.base + offset)
     }
@@ -212,6 +214,13 @@ impl RingReader {
         self.size().saturating_sub(mark)
     }
 
+    /// Moves the low-water mark to half of the ring, if it is beyond, and the reader's to choose.
+    pub fn wake_at_half(&mut self) {
+        if let Mark::At(mark) = &mut self.mark {
+            *mark = (*mark).min(self.size as u64 / 2);
+        }
+    }
+
     /// Directs writers to the larger ring of this CPU, which is open. Writers that are active may
     /// still use this ring: their records are taken out when none of them is left.
     pub fn retire(&mut self) {
@@ -238,24 +247,35 @@ impl RingReader {
     /// beyond it by the one record that begins before the end.
     fn run(&self, kinds: &RecordKinds, head: u64, max: usize, taken: &mut Taken) -> usize {
         let start = self.offset();
-        let mut at = start;
-        while at < self.size && at - start < max && self.tail + ((at - start) as u64) < head {
+        // A program may have stored any position.
+        let written = start.saturating_add((head - self.tail) as usize).min(self.size + SLACK);
+        let end = written.min(self.size).min(start.saturating_add(max)).saturating_sub(start);
+        let rest = self.bytes(start, written.saturating_sub(start));
+        // In one piece, so that what is done for each record is short.
+        let words = self.mapping.words(self.base + CONTROL + start, rest.len().div_ceil(8));
+        let (mut at, mut plain) = (0, 0);
+        while at < end {
             // Pairs with klogger_publish(): a header word other than zero precedes a complete
             // record.
-            let word = self.word(CONTROL + at).load(Ordering::Acquire);
-            if word == 0 {
+            let header = Header(words[at / 8].load(Ordering::Acquire));
+            if header.0 == 0 {
                 break;
             }
-            let left = (head - self.tail) as usize - (at - start);
-            let Some(size) = kinds.sizes.size(self.bytes(at, left.min(self.size + SLACK - at)))
-            else {
+            let same = kinds.sizes.same(header.id()).filter(|size| *size <= rest.len() - at);
+            let Some(size) = same.or_else(|| kinds.sizes.size(&rest[at..])) else {
                 taken.torn = true;
                 break;
             };
-            taken.count(kinds, self.bytes(at, size));
+            if header.id() == kinds.lost_id {
+                taken.count(kinds, &rest[at..at + size]);
+            } else {
+                plain += 1;
+            }
             at += size;
         }
-        at - start
+        taken.records += plain;
+        taken.serials = taken.serials.wrapping_add(plain);
+        at
     }
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {

@@ -109,14 +109,19 @@ fn is_part(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"_"))
 }
 
-/// Of a schema folder, the schema and the analyses; of anything else, itself.
+/// Of a schema folder, the schema, the analyses, the derived tables and the spans; of anything
+/// else, itself.
 fn in_folder(path: &Path) -> Vec<PathBuf> {
     let Some(schema) = schemata::in_folder(path) else { return vec![path.into()] };
-    let entries = std::fs::read_dir(path.join("analyses")).into_iter().flatten();
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| is_analysis(file) && !is_part(file));
-    files.sort();
-    files.insert(0, schema);
+    let mut files = vec![schema];
+    for folder in ["analyses", "derived"] {
+        let entries = std::fs::read_dir(path.join(folder)).into_iter().flatten();
+        let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        found.retain(|file| is_analysis(file) && !is_part(file));
+        found.sort();
+        files.extend(found);
+    }
+    files.extend(Some(path.join("spans.sql")).filter(|file| file.is_file()));
     files
 }
 

@@ -44,7 +44,7 @@ compared with \
 ==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be \
 hexadecimal (0x1f) or \
 have a unit of time (1.5ms). A value that is displayed with a name can be compared with it: \
-pid == \"bash\". \
+pid == \"bash\"; a device is 7:1. \
 Events of programs \
 have no cpu, but tid and tgid: their thread and process. An event without the \
 field does not match.";

@@ -4,8 +4,9 @@
 //! Besides fields there are `time` (ns since the log's start; write `1.5s`), `cpu` (-1: the
 //! recorder), `serial` and `event`. Events of programs have no `cpu`, but `tid` and `tgid`, unless
 //! a field has that name. A value that has a name (of a thread, of a flag) can be compared with a
-//! string: `pid == "bash"`. A comparison with a field that an event does not have is neither true
-//! nor false, so that `!(pid == 1)` does not match events without a `pid`.
+//! string: `pid == "bash"`; a device is written with its two numbers: `device == 7:1`. A comparison
+//! with a field that an event does not have is neither true nor false, so that `!(pid == 1)` does
+//! not match events without a `pid`.
 
 pub mod parse;
 

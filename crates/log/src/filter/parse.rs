@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Parses a filter: `pid == 42 && (prio < 120 || !(comm =~ "^k"))`.
 
-use winnow::ascii::multispace0;
-use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
+use winnow::ascii::{dec_uint, multispace0};
+use winnow::combinator::{
+    alt, cut_err, delimited, not, preceded, repeat, separated, separated_pair, terminated,
+};
 use winnow::prelude::*;
 use winnow::token::{any, none_of, one_of, take_while};
 
@@ -20,7 +22,7 @@ pub enum Expr {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     Name(String),
-    /// A number; with a unit of time it is in ns.
+    /// A number; with a unit of time it is in ns; of a device (7:1) as in its field.
     Number(i128),
     Text(String),
 }
@@ -138,7 +140,17 @@ fn operator(input: &mut &str) -> ModalResult<Op> {
 }
 
 fn operand(input: &mut &str) -> ModalResult<Operand> {
-    alt((text('"'), text('\''), name, literal)).parse_next(input)
+    alt((text('"'), text('\''), name, device, literal)).parse_next(input)
+}
+
+/// A device as `ls -l` and /proc/self/mountinfo have it: 7:1. In fields it is a number of 12 and
+/// one of 20 bits.
+fn device(input: &mut &str) -> ModalResult<Operand> {
+    let minor = terminated(dec_uint::<_, u32, _>, not(one_of(|c: char| c.is_ascii_alphanumeric())));
+    separated_pair(dec_uint::<_, u32, _>, ':', minor)
+        .verify(|&(major, minor)| major < 1 << 12 && minor < 1 << 20)
+        .map(|(major, minor)| Operand::Number(i128::from(major << 20 | minor)))
+        .parse_next(input)
 }
 
 fn name(input: &mut &str) -> ModalResult<Operand> {
@@ -205,6 +217,18 @@ mod tests {
         };
         assert_eq!(parse(r#"a =~ "x\"y\\z\d""#), equals(r#"x"y\z\d"#));
         assert_eq!(parse("a =~ 'it'"), equals("it"));
+    }
+
+    #[test]
+    fn devices() {
+        let is = |n| Ok(Expr::Compare(Operand::Name("d".into()), Op::Equal, Operand::Number(n)));
+        assert_eq!(parse("d == 7:1"), is(7 << 20 | 1));
+        assert_eq!(parse("d == 4095:1048575"), is(0xffff_ffff));
+        assert_eq!(parse("d == 7:1ms"), Err(6));
+        assert_eq!(parse("d == 4096:1"), Err(9));
+        // Behind the condition of a trigger.
+        assert_eq!(beginning("d == 7: stop"), Ok(6));
+        assert_eq!(beginning("d == 7:1: stop"), Ok(8));
     }
 
     #[test]

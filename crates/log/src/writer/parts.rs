@@ -6,7 +6,7 @@ use crate::format::{
     BLOCK_HEADER_SIZE, BLOCK_TARGET, BlockHeader, PACKED_PART_TARGET, PART_SIZE, PART_TARGET,
     Packing, Part,
 };
-use crate::record::{Header, full_time};
+use crate::record::{Header, TIME_MASK};
 use std::io;
 
 /// The result of one pass over the records of a block.
@@ -64,23 +64,34 @@ impl<S: Sink> Writer<S> {
 
     /// Continues to `end` or a bit farther; false at the first malformed record.
     fn walk_part(&mut self, records: &[u8], base: u64, end: usize, chunk: &mut Chunk) -> bool {
-        while chunk.bytes < end {
-            let rest = &records[chunk.bytes..];
+        // In variables of their own, which stay in registers. Times are relative to the base.
+        let (mut rest, mut events) = (&records[chunk.bytes..], 0);
+        let (mut first, mut last) = (u64::MAX, 0);
+        let (before, enough) = (rest.len(), end.saturating_sub(chunk.bytes));
+        let mut whole = true;
+        while before - rest.len() < enough {
             let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else {
-                return false;
+                whole = false;
+                break;
             };
-            let time = full_time(base, header.time48());
-            chunk.first_time = chunk.first_time.min(time);
-            chunk.last_time = chunk.last_time.max(time);
+            let time = header.time48().wrapping_sub(base) & TIME_MASK;
+            (first, last) = (first.min(time), last.max(time));
             if header.id() == self.lost.id {
                 chunk.lost = chunk.lost.saturating_add(self.lost.count(rest));
             } else {
-                chunk.events += 1;
+                events += 1;
             }
             self.counts[usize::from(header.id())] += 1;
-            chunk.bytes += size;
+            rest = &rest[size..];
         }
-        true
+        let bytes = before - rest.len();
+        if bytes > 0 {
+            chunk.first_time = chunk.first_time.min(base.wrapping_add(first));
+            chunk.last_time = chunk.last_time.max(base.wrapping_add(last));
+        }
+        chunk.bytes += bytes;
+        chunk.events += events;
+        whole
     }
 
     /// Undoes the counts of [`Writer::walk`].

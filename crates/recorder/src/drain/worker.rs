@@ -2,6 +2,8 @@
 //! What a drain thread does: moves records from its rings to the writer thread, asks for a larger
 //! ring where this one is too small, and notes losses and delays.
 
+use super::late::{LONGEST_WAIT, Late};
+use super::room::Remedy;
 use super::{CLOCK_MARGIN_NS, Finished, Next, Shared};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
@@ -17,54 +19,10 @@ use std::time::Duration;
 const BLOCK: usize = 1 << 20;
 /// How long to wait for a free buffer before looking again.
 const BUFFER_WAIT: Duration = Duration::from_millis(2);
-/// The longest time that records wait in a ring.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Times of another clock than the kernel's, and of writers on another CPU, are wrong by so much.
 const FOLLOWED_MARGIN_NS: u64 = 2_000_000;
-/// How long interrupts or a hypervisor, for example, may delay a reader.
-const HELD_UP_NS: u64 = 50_000_000;
-/// A ring is drained late if it was full for this time, or waited this long after [`LONGEST_WAIT`].
-const LATE_NS: u64 = 250_000_000;
 /// How many delays of a ring are listed one by one.
 const LATE_MAX: usize = 16;
-
-/// A time during which a ring was not drained.
-#[derive(Debug, PartialEq, Eq)]
-struct Late {
-    from: u64,
-    to: u64,
-    /// No buffer was free.
-    starved: bool,
-}
-
-impl Late {
-    /// The delay, if there was one. `looked_ns`: when the ring was drained last; `full_ns`: since
-    /// when it has lost events.
-    fn of(looked_ns: u64, full_ns: Option<u64>, now: u64, starved: bool) -> Option<Late> {
-        let is_over = now.saturating_sub(looked_ns) > LONGEST_WAIT.as_nanos() as u64 + LATE_NS;
-        // Losses before the last drain do not show a delay now.
-        let full_ns = full_ns.filter(|full| *full > looked_ns);
-        let is_late = is_over || full_ns.is_some_and(|full| now.saturating_sub(full) > LATE_NS);
-        is_late.then_some(Late { from: looked_ns, to: now, starved })
-    }
-
-    fn entry(&self, cpu: u16) -> Entry {
-        let ms = (self.to - self.from) / 1_000_000;
-        let why = if self.starved {
-            "because no buffer was free"
-        } else {
-            "because its thread did not run"
-        };
-        let entry = Entry::new(Key::DrainLate).cpu(cpu).between(self.from, self.to);
-        entry.detail(&format!("not drained for {ms} ms, {why}"))
-    }
-}
-
-/// How long `room` bytes last, if `fill` bytes came in the last `ns`.
-fn holds_ns(room: u64, fill: u64, ns: u64) -> u64 {
-    let holds = u128::from(room) * u128::from(ns) / u128::from(fill.max(1));
-    holds.min(u128::from(u64::MAX)) as u64
-}
 
 pub struct Worker {
     cpu: u16,
@@ -148,10 +106,10 @@ impl Worker {
         let _ = self.shared.outlet.to_writer.send(ToWriter::Until(Source::Cpu(self.cpu), until));
     }
 
-    /// Binds the thread to its CPU again: when a CPU goes offline, the kernel moves the thread to
-    /// another one for good. While the CPU is offline, there is nothing to do.
+    /// Binds the thread to its CPU again: when a CPU goes offline, the kernel lets the thread run
+    /// on all others, and does not take that back. While it is offline, there is nothing to do.
     fn go_home(&self) {
-        if os::this_cpu() != Some(u32::from(self.cpu)) {
+        if !os::is_bound_to(u32::from(self.cpu)) {
             let _ = os::pin_to_cpu(u32::from(self.cpu));
         }
     }
@@ -197,31 +155,39 @@ impl Worker {
         )));
     }
 
-    /// Asks for a larger ring, if this one would be full before a delayed reader could drain it.
-    /// `late`: the writer thread is behind as well.
-    fn ask_for_more(&mut self, fill: u64, late: bool) {
+    /// Sees to it that this ring is not full before a delayed reader can drain it.
+    fn make_room(&mut self, fill: u64) {
+        if !self.may_grow {
+            return;
+        }
         let ns = os::monotonic_ns().saturating_sub(self.emptied_ns);
-        let enough = fill >= self.reader.size() / 8;
-        if self.may_grow
-            && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS))
-        {
-            self.may_grow = false;
-            // Fails only if the thread that makes rings has ended.
-            if let Some(grow) = &self.shared.grow {
-                let _ = grow.send(self.cpu);
-            }
+        match Remedy::of(self.reader.size(), self.reader.reserve(), fill, ns) {
+            Remedy::Nothing => {}
+            Remedy::WakeEarlier => self.reader.wake_at_half(),
+            Remedy::Grow => self.ask_for_larger(),
+        }
+    }
+
+    /// Once only.
+    fn ask_for_larger(&mut self) {
+        if !std::mem::take(&mut self.may_grow) {
+            return;
+        }
+        // Fails only if the thread that makes rings has ended.
+        if let Some(grow) = &self.shared.grow {
+            let _ = grow.send(self.cpu);
         }
     }
 
     /// Moves records from the ring to the writer thread. If no buffer is free, because the disk is
     /// too slow, waits for one: events that find the ring full meanwhile are lost and counted.
     fn empty(&mut self) {
-        self.ask_for_more(self.reader.fill(), false);
+        self.make_room(self.reader.fill());
         let mut starved = false;
         while self.reader.fill() > 0 && !self.shared.stop.load(Ordering::Acquire) {
             let Some(mut records) = self.shared.outlet.pool.get() else {
                 starved = true;
-                self.ask_for_more(0, true);
+                self.ask_for_larger();
                 thread::park_timeout(BUFFER_WAIT);
                 continue;
             };
@@ -353,21 +319,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{channel, sync_channel};
 
-    #[test]
-    fn a_ring_is_late_if_it_was_full_or_waited_for_too_long() {
-        const MS: u64 = 1_000_000;
-        let late = |full: Option<u64>, now: u64| {
-            Late::of(1000 * MS, full.map(|ms| ms * MS), now * MS, false)
-        };
-        let from_to =
-            |from: u64, to: u64| Some(Late { from: from * MS, to: to * MS, starved: false });
-        assert_eq!(late(None, 2250), None);
-        assert_eq!(late(None, 2251), from_to(1000, 2251));
-        assert_eq!(late(Some(1100), 1300), None);
-        assert_eq!(late(Some(1100), 1351), from_to(1000, 1351));
-        assert_eq!(late(Some(900), 1351), None, "lost before the last drain");
-    }
-
     /// The nested ring stays when the main one grows.
     #[test]
     fn losses_of_a_nested_ring_are_reported_once() {
@@ -400,13 +351,5 @@ mod tests {
         assert_eq!(worker.serial, 5 + 3 + 1);
         drop(worker);
         assert_eq!(blocks.iter().count(), 2);
-    }
-
-    #[test]
-    fn how_long_the_room_in_a_ring_lasts() {
-        assert_eq!(holds_ns(1 << 20, 1 << 19, 1_000_000), 2_000_000);
-        assert_eq!(holds_ns(4 << 20, 4 << 20, HELD_UP_NS), HELD_UP_NS);
-        assert_eq!(holds_ns(1 << 20, 0, 1_000), 1_000 << 20);
-        assert_eq!(holds_ns(1 << 28, 1, u64::MAX), u64::MAX);
     }
 }

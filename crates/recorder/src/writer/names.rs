@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Names of addresses, which are worked out at the end of a recording.
+
+use klogger_engines::stacks;
+use klogger_engines::user_code::UserCode;
+use klogger_log::code::Code;
+use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_log::symbols::Symbols;
+use klogger_log::writer::{Sink, Writer};
+use klogger_os::machine;
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::Decode;
+use klogger_symbolize::{Search, symbolize};
+use std::io;
+
+/// The names of kernel addresses, as lines of the log; empty if no event needs them.
+#[derive(Default)]
+pub struct Names {
+    pub stacks: String,
+    pub symbols: String,
+    /// User stacks, if any were asked for.
+    pub code: Option<Code>,
+}
+
+impl Names {
+    /// The names for the fields of `events` and for `stacks`. If the kernel hides them, the ledger
+    /// says so.
+    pub fn of(
+        events: &[EventLayout],
+        stacks: Option<Vec<(u32, Vec<u64>)>>,
+        ledger: &mut Ledger,
+    ) -> Names {
+        let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
+        if !code && stacks.is_none() {
+            return Names::default();
+        }
+        let symbols = machine::symbols();
+        if symbols.is_empty() {
+            ledger.entries.push(Entry::new(Key::SymbolsHidden));
+        }
+        Names {
+            stacks: stacks::lines(
+                &stacks.unwrap_or_default(),
+                &Symbols::new(symbols.clone().into_bytes()),
+            ),
+            symbols: if code { symbols } else { String::new() },
+            code: None,
+        }
+    }
+
+    /// Writes them, as far as that is possible.
+    pub fn write<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
+        let stacks = writer.stacks(&self.stacks);
+        let code = self.code.as_ref().map_or(Ok(()), |code| writer.code(code));
+        let symbols = writer.symbols(&self.symbols);
+        stacks.and(code).and(symbols)
+    }
+
+    /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
+    pub fn with_code(mut self, found: UserCode, ledger: &mut Ledger) -> Names {
+        let UserCode { mut code, unnumbered, lost, roots } = found;
+        let mut note = |count, what: String| {
+            ledger.entries.push(Entry::new(Key::StackUnknown).count(count).detail(&what));
+        };
+        for (why, count) in unnumbered {
+            note(count, format!("{count} user stacks have no number: {why}"));
+        }
+        if lost > 0 {
+            note(lost, format!("{lost} records of what programs mapped were lost"));
+        }
+        let search = Search::here(roots);
+        symbolize(&mut code, &search);
+        code.keep_used();
+        self.code = Some(code);
+        self
+    }
+}
