@@ -59,4 +59,17 @@ extern void *bpf_rdonly_cast(const void *address, __u32 type)
 extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));
 extern void bpf_preempt_enable(void) __attribute__((weak, section(".ksyms")));
 
+/*
+ * For bodies: an address as a number, which the verifier lets a program compute with. To the
+ * verifier a pointer becomes one only by a negation. A function, because C of a schema may not use
+ * the assembler, not even by a macro.
+ */
+static __always_inline __u64 klogger_number_of(__u64 address)
+{
+	asm volatile("%0 = -%0\n%0 = -%0" : "+r"(address));
+	return address;
+}
+
+#define klogger_number(address) klogger_number_of((__u64)(address))
+
 #endif

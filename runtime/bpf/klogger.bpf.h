@@ -68,6 +68,17 @@ static __always_inline void klogger_enter(struct klogger_hit *hit)
 	hit->base = klogger_config.base;
 }
 
+/*
+ * For bodies: the time of the events of this hit, in ns. So the clock is read once for what a body
+ * computes and for the events.
+ */
+#define klogger_time()                             \
+	({                                         \
+		if (!klogger_hit->time)            \
+			klogger_enter(klogger_hit); \
+		klogger_hit->time;                 \
+	})
+
 /* Called after a hit has logged its events. */
 static __always_inline void klogger_leave(struct klogger_hit *hit)
 {

@@ -34,9 +34,7 @@
  */
 static __always_inline __u64 klogger_stored(__u64 key)
 {
-	/* A key may be a pointer, which the verifier takes for a number only after a negation. */
-	asm volatile("%0 = -%0\n%0 = -%0" : "+r"(key));
-	return key ^ 0x9e6c63d0676a9a99ull;
+	return klogger_number(key) ^ 0x9e6c63d0676a9a99ull;
 }
 
 #define klogger_is_storable(stored) ((stored) - 1 < KLOGGER_TAKEN - 1)

@@ -86,6 +86,30 @@ def test_of_block_requests(recorder, clean_kernel):
     assert placed and [row for row in ours if row[3]] == placed
 
 
+WORDS = """schema words
+event WORDS { u64 now  u64 task as hex  u64 number as hex  u64 odd }
+probe tracepoint task_prctl_unknown(int option) {
+    struct task_struct *task = klogger_current();
+    u64 number = klogger_number(task);
+
+    if (option == 1000)
+        klogger(WORDS, klogger_time(), (u64)task, number, number * 3 + (number & 1) - 2 * number);
+}
+"""
+
+
+def test_the_time_of_a_hit_and_an_address_as_a_number(recorder, clean_kernel):
+    file = recorder.dir / "words.klogger"
+    file.write_text(WORDS)
+    done, path = recorder.run("-s", file, "--", sys.executable, "-c", ASKING)
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    assert log.rows(f"SELECT now - {log.start_ns}, number, odd FROM words") == log.rows(
+        "SELECT time, task, task FROM words"
+    )
+    assert log.count("words") == 1
+
+
 SOCKETS = """schema held
 event SOCK {
     u32    fd
