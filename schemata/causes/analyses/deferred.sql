@@ -4,13 +4,14 @@
 -- order: 20
 -- events: SOFT_RAISE, SOFT_IN
 -- picture: cdf x=wait y=part colour=shown scale=log
+-- combine: sum
 -- column kind: soft interrupt
 -- column setter: what raised it: a thread's own work, or an interrupt
 -- column asked [count, bar]: times that it was raised
 -- column ran [count]: times that this made it run; it had not been raised already
--- column p50 [ns]: half of these ran no later after that
--- column p99 [ns]: 99 of 100 ran no later
--- column max [ns]: the longest wait
+-- column p50 [ns, 0.5 of waits]: half of these ran no later after that
+-- column p99 [ns, 0.99 of waits]: 99 of 100 ran no later
+-- column max [ns, max]: the longest wait
 -- column shown: soft interrupt
 -- column wait [ns]: time from being raised until it runs
 -- column part [share]: part of the runs that waited no longer
@@ -68,3 +69,7 @@ SELECT format('Left out, because events are missing between being raised and run
     count(*),
               CASE count(*) WHEN 1 THEN 'wait' ELSE 'waits' END)
 FROM deferred_seen WHERE broken HAVING count(*) > 0;
+
+-- histogram
+SELECT softirq(kind) AS kind, setter(setter) AS setter, klogger.histogram_of(wait) AS waits
+FROM deferred GROUP BY ALL;

@@ -3,33 +3,21 @@
 -- question: Which calls for files does each program make, how many fail, and what do they take?
 -- order: 10
 -- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
--- include: _files
+-- include: _files, _made
 -- picture: bars x=took y=who
+-- combine: sum
 -- column program: program
 -- column call: system call
 -- column calls [count]: how often
 -- column errors [count]: calls that failed
 -- column took [ns, bar]: time in it, of all threads, with the time that they waited
--- column mean [ns]: of one call
--- column of_all [share]: that time as a part of the program's time in all these calls
+-- column mean [ns, took/calls]: of one call
+-- column of_all [share, apart]: that time as a part of the program's time in all these calls
 -- column bytes [bytes]: read, written or listed; of mmap the length that was mapped
 -- column who: program and system call
 -- note: Of mmap those of files are counted, of fcntl those that copy a descriptor.
 -- empty: no thread in scope made such a call while the log was recorded
 
-CREATE TEMP TABLE files_made AS
-SELECT pid, time, call, result, took, 0 AS bytes FROM files_look
-UNION ALL
--- sendfile and copy_file_range have two events.
-SELECT pid, time, call, result, took, greatest(result, 0) FROM files_use
-WHERE NOT (kind = 'write' AND call IN ('sendfile', 'copy_file_range'))
-UNION ALL
-SELECT tid, time, name, result, took, 0 FROM CLOSED JOIN files_call USING (call)
-UNION ALL
-SELECT tid, time, name, result, took, 0 FROM COPIED JOIN files_call USING (call)
-UNION ALL
-SELECT tid, time, 'io_uring:' || ring_op(op), result, took, 0 FROM RING
-WHERE op NOT IN (1, 2, 4, 5, 18, 22, 23, 28);
 CREATE TEMP TABLE files_calls AS
 SELECT program, call, count(*) AS calls, count(*) FILTER (result BETWEEN -4095 AND -1) AS errors,
     files_big(sum(took)) AS took, files_big(sum(bytes)) AS bytes

@@ -5,12 +5,13 @@
 -- events: NAMED, LOOK, COPIED, RING
 -- include: _files
 -- picture: bars x=absent y=folder
+-- combine: sum
 -- column program: program
 -- column folder: directory in which they were looked for
--- column names [count]: different names
+-- column names [count, apart]: different names
 -- column absent [count, bar]: calls that failed with ENOENT
--- column of_all [share]: of the program's calls with a path in this directory
--- column example: one of them
+-- column of_all [share, apart]: of the program's calls with a path in this directory
+-- column example [most]: one of them
 -- empty: every name that was tried exists
 
 CREATE TEMP VIEW files_tried AS

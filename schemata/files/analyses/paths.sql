@@ -5,6 +5,7 @@
 -- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
 -- include: _files
 -- picture: bars x=took y=path
+-- combine: sum
 -- column program: program
 -- column path: as the program named it; of a relative path with the directory where it begins
 -- column opens [count]: times that it was opened

@@ -5,12 +5,13 @@
 -- events: WAIT, WAITED
 -- include: _futex
 -- picture: bars x=lasted y=lock
+-- combine: sum
 -- column lock: process and address
 -- column convoys [count]: times that three or more threads waited
 -- column lasted [ns, bar]: all of these times
--- column longest [ns]: the longest
--- column most [count]: threads that waited at the same time
--- column first [ns]: when the first began
+-- column longest [ns, max]: the longest
+-- column most [count, max]: threads that waited at the same time
+-- column first [ns, apart]: when the first began
 -- note: Only locks that have a holder: a barrier or a condition that many wait for is no convoy.
 -- empty: at no time did three threads wait for one lock
 

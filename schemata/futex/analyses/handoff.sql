@@ -5,12 +5,13 @@
 -- events: WAIT, WAITED
 -- include: _futex
 -- picture: cdf x=took y=part colour=shown scale=log
+-- combine: sum
 -- column program: program of the thread that is woken
 -- column times [count, bar]: waits in which it slept and was woken
--- column p50 [ns]: half of the times are shorter
--- column p99 [ns]: 99 of 100 are shorter
--- column max [ns]: the longest
--- column of_waiting [share]: part of the time that these waits took
+-- column p50 [ns, 0.5 of each]: half of the times are shorter
+-- column p99 [ns, 0.99 of each]: 99 of 100 are shorter
+-- column max [ns, max]: the longest
+-- column of_waiting [share, apart]: part of the time that these waits took
 -- column shown: program
 -- column took [ns]: time from being woken to running
 -- column part [share]: times that are not longer
@@ -44,3 +45,6 @@ ORDER BY place, shown, part;
 SELECT format('Half of the threads that were woken ran within {}, 99 of 100 within {}.',
     duration(quantile_disc(took, 0.5)), duration(quantile_disc(took, 0.99)))
 FROM handoff HAVING count(*) > 0;
+
+-- histogram
+SELECT program, klogger.histogram_of(took) AS each FROM handoff GROUP BY program;

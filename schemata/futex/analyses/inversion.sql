@@ -5,6 +5,7 @@
 -- events: WAIT, WAITED, WOKE, BOOST
 -- include: _futex
 -- picture: stacked x=waited y=pair colour=inherits
+-- combine: sum
 -- column program: program
 -- column lock: process and address
 -- column waiter: thread that waits
@@ -14,8 +15,8 @@
 -- column inherits: whether the holder inherits the waiter's priority
 -- column waits [count]: such waits
 -- column waited [ns, bar]: time in these waits
--- column p50 [ns]: half of the waits took no longer
--- column max [ns]: the longest
+-- column p50 [ns, apart]: half of the waits took no longer
+-- column max [ns, max]: the longest
 -- column pair: waiter, and holder of the lock
 -- note: Real time 99 is the most important priority, and nice -20 is above nice 19. The priority of
 --     a thread is known if it waits, wakes others or inherits while it is recorded.

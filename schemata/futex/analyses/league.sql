@@ -5,19 +5,20 @@
 -- events: WAIT, WAITED, WOKE
 -- include: _futex
 -- picture: bars x=waited y=lock
+-- combine: sum
 -- column program: program
 -- column lock: process and address
--- column site: function that waits for it most often
+-- column site [most]: function that waits for it most often
 -- column waits [count]: calls that wait
 -- column waited [ns, bar]: time in them, of all threads
--- column of_all [share]: of the time of all locks
--- column p50 [ns]: half of the waits took no longer
--- column p99 [ns]: 99 of 100 took no longer
--- column max [ns]: the longest
--- column threads [count]: that waited
--- column holder: thread that held it most often when another one began to wait
--- column woken_in: function that wakes those that wait, most often; of a mutex the one that gives
---     it back
+-- column of_all [share, waited/*]: of the time of all locks
+-- column p50 [ns, apart]: half of the waits took no longer
+-- column p99 [ns, apart]: 99 of 100 took no longer
+-- column max [ns, max]: the longest
+-- column threads [count, apart]: that waited
+-- column holder [most]: thread that held it most often when another one began to wait
+-- column woken_in [most]: function that wakes those that wait, most often; of a mutex the one that
+--     gives it back
 -- note: Locks are told apart by process and address: one that processes share is several here.
 -- note: A condition, a barrier or a join is waited for in the same way, and has no holder.
 -- empty: no thread in scope waited for a lock in the kernel

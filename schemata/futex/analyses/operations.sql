@@ -4,6 +4,7 @@
 -- order: 20
 -- events: WAIT, WAITED, WOKE
 -- include: _futex
+-- combine: sum
 -- column program: program
 -- column operation: what the call asks for
 -- column calls [count, bar]: how often

@@ -5,11 +5,12 @@
 -- events: WAIT, WAITED
 -- include: _futex
 -- picture: matrix x=waiter y=waker size=times
+-- combine: sum
 -- column waker: thread that woke it
 -- column waiter: thread that waited
 -- column times [count, bar]: how often
 -- column waited [ns]: time that these waits took
--- column locks [count]: different locks
+-- column locks [count, apart]: different locks
 -- note: The waker is the thread that was running. What an interrupt woke, such as by a timeout, has
 --     the thread that was interrupted, or none.
 -- empty: no thread in scope was woken from a wait for a lock

@@ -9,7 +9,7 @@ from typing import Any
 
 from klogger.analysis import Column, Picture
 from klogger.executor import Result, Rows
-from klogger_lab.study.model import result
+from klogger_lab.study.model import column, result
 
 from ._contention import Seen
 
@@ -19,10 +19,6 @@ SOURCE = (
     ("source: mark.c 23:21", 5757, "43,132 cycles", "366 cycles", 4070, 1668, 18, 0, 1),
     ("source: mark.c 23:42", 5786, "40,047 cycles", "439 cycles", 5294, 433, 55, 0, 4),
 )
-
-
-def column(name: str, unit: str, doc: str, bar: bool = False) -> Column:
-    return Column(name, unit, bar, doc)
 
 
 def share(part: float, whole: float) -> float | None:
@@ -37,32 +33,32 @@ def with_columns(made: Result, columns: Sequence[Column]) -> Result:
 
 def guilty_table(loads: list[Seen]) -> Result:
     columns = [
-        column("load", "", "threads that compete"),
-        column("planted", "count", "rounds with a guilty mutex"),
-        column("first", "count", "of them those in which it is first in the league"),
-        column("named", "count", "those in which the rule names it"),
+        column("load", "threads that compete"),
+        column("planted", "rounds with a guilty mutex", "count"),
+        column("first", "of them those in which it is first in the league", "count"),
+        column("named", "those in which the rule names it", "count"),
         column(
             "path",
-            "count",
             "those in which the first one's functions are the guilty one's",
+            "count",
         ),
-        column("clean", "count", "rounds without a guilty mutex"),
-        column("alarms", "count", "of them those in which the rule names a mutex"),
-        column("precision", "share", "part of what the rule names that is guilty"),
+        column("clean", "rounds without a guilty mutex", "count"),
+        column("alarms", "of them those in which the rule names a mutex", "count"),
+        column("precision", "part of what the rule names that is guilty", "share"),
         column(
             "recall",
-            "share",
             "part of the guilty mutexes that the rule names",
+            "share",
             bar=True,
         ),
     ]
     drawn = [
         column(
             "part",
-            "share",
             "part of all time of waiting, in rounds with a guilty mutex",
+            "share",
         ),
-        column("mutex", "", "mutex"),
+        column("mutex", "mutex"),
     ]
     rows: list[list[Any]] = []
     points: list[list[Any]] = []
@@ -101,19 +97,19 @@ def guilty_table(loads: list[Seen]) -> Result:
 
 def times_table(loads: list[Seen]) -> Result:
     columns = [
-        column("load", "", "threads that compete"),
+        column("load", "threads that compete"),
         column(
             "own",
-            "ns",
             "time in pthread_mutex_lock() for guilty mutexes, by its own clock",
+            "ns",
         ),
-        column("logged", "ns", "time of the waits for guilty mutexes in the log", bar=True),
-        column("differ", "share", "difference of the two"),
-        column("spun", "count", "mutexes got by trying again, by the program's count"),
-        column("calls", "count", "calls of pthread_mutex_lock(), by its count"),
-        column("waits", "count", "waits in the kernel for a mutex"),
-        column("slept", "count", "waits of any kind that slept"),
-        column("switches", "count", "voluntary switches of getrusage()"),
+        column("logged", "time of the waits for guilty mutexes in the log", "ns", bar=True),
+        column("differ", "difference of the two", "share"),
+        column("spun", "mutexes got by trying again, by the program's count", "count"),
+        column("calls", "calls of pthread_mutex_lock(), by its count", "count"),
+        column("waits", "waits in the kernel for a mutex", "count"),
+        column("slept", "waits of any kind that slept", "count"),
+        column("switches", "voluntary switches of getrusage()", "count"),
     ]
     rows = []
     for one in loads:
@@ -135,15 +131,15 @@ def times_table(loads: list[Seen]) -> Result:
 
 def latency_table(loads: list[Seen]) -> Result:
     columns = [
-        column("place", "", "function that waits, and load; or the source's line"),
-        column("samples", "count", "waits; in the source cache misses"),
-        column("total", "", "all of them together"),
-        column("longest", "", "the longest"),
-        *(column(b, "count", f"that took {b} us; in the source cycles") for b in BUCKETS),
+        column("place", "function that waits, and load; or the source's line"),
+        column("samples", "waits; in the source cache misses", "count"),
+        column("total", "all of them together"),
+        column("longest", "the longest"),
+        *(column(b, f"that took {b} us; in the source cycles", "count") for b in BUCKETS),
     ]
     drawn = [
-        column("part", "share", "part of the samples of this place"),
-        column("took", "", "time that they took, in us; in the source cycles"),
+        column("part", "part of the samples of this place", "share"),
+        column("took", "time that they took, in us; in the source cycles"),
     ]
     rows: list[list[Any]] = [list(row) for row in SOURCE]
     for one in loads:
@@ -172,11 +168,11 @@ def latency_table(loads: list[Seen]) -> Result:
 
 def convoys_table(one: Seen) -> Result:
     columns = [
-        column("lock", "", "process and address"),
-        column("convoys", "count", "times that three or more threads waited", bar=True),
-        column("planted", "count", "convoys that the program made"),
-        column("most", "count", "threads that waited at the same time"),
-        column("longest", "ns", "the longest convoy"),
+        column("lock", "process and address"),
+        column("convoys", "times that three or more threads waited", "count", bar=True),
+        column("planted", "convoys that the program made", "count"),
+        column("most", "threads that waited at the same time", "count"),
+        column("longest", "the longest convoy", "ns"),
     ]
     rows = [
         [row["lock"], row["convoys"], one.planted_convoys, row["most"], row["longest"]]

@@ -6,15 +6,16 @@
 -- costs: IRQ_IN, VEC_IN, SOFT_IN
 -- include: _handler
 -- picture: stacked x=spent y=place colour=shown
+-- combine: sum
 -- column name: the device, the vector, or the soft interrupt
 -- column runs [count]: times that the handler ran, on all CPUs
--- column per_second [per_s]: in each second of the log
+-- column per_second [per_s, runs/seconds]: in each second of the log
 -- column time [ns, bar]: time in it, without what interrupted it
--- column of_cpus [share]: that time, as a part of all CPUs' time
--- column mean [ns]: of one run
--- column p50 [ns]: half of the runs take no longer
--- column p99 [ns]: 99 of 100 runs take no longer
--- column max [ns]: the longest run
+-- column of_cpus [share, apart]: that time, as a part of all CPUs' time
+-- column mean [ns, time/runs]: of one run
+-- column p50 [ns, 0.5 of each]: half of the runs take no longer
+-- column p99 [ns, 0.99 of each]: 99 of 100 runs take no longer
+-- column max [ns, max]: the longest run
 -- column place: CPU
 -- column shown: handler
 -- column spent [ns]: time that the CPU spent in it
@@ -59,3 +60,6 @@ GROUP BY p.cpu, p.part;
 
 -- warning
 FROM handler_warning;
+
+-- histogram
+SELECT name, klogger.histogram_of(self_ns) AS each FROM handler GROUP BY name;

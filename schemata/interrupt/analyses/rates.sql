@@ -5,14 +5,15 @@
 -- events: IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT
 -- include: _handler
 -- picture: histogram x=begins x2=ends y=rate colour=shown
+-- combine: sum
 -- column cpu: CPU
 -- column class: timer, device, IPI (from another CPU), softirq (put off by an interrupt), NMI, or
 --     other
 -- column name: the device, the vector, or the soft interrupt
 -- column runs [count]: how often
--- column per_second [per_s, bar]: in each second of the log
--- column peak [per_s]: in each second, in the busiest fortieth of the log
--- column over_time [spark]: runs in each fortieth of the log
+-- column per_second [per_s, bar, runs/seconds]: in each second of the log
+-- column peak [per_s, apart]: in each second, in the busiest fortieth of the log
+-- column over_time [spark, apart]: runs in each fortieth of the log
 -- column shown: handler
 -- column begins [ns]: time since the log's start
 -- column ends [ns]: end of the bin

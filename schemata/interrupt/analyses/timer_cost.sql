@@ -6,14 +6,15 @@
 -- costs: VEC_IN, SOFT_IN
 -- include: _handler
 -- picture: cdf x=length y=part colour=what scale=log
+-- combine: sum
 -- column cpu: CPU
 -- column what: handler; the timer interrupt, or a soft interrupt that it may have raised
 -- column runs [count]: how often
--- column mean [ns]: of one run, without what interrupted it
--- column sd [ns]: standard deviation
--- column p50 [ns, bar]: half of the runs take no longer
--- column p99 [ns]: 99 of 100 runs take no longer
--- column max [ns]: the longest run
+-- column mean [ns, of runs]: of one run, without what interrupted it
+-- column sd [ns, apart]: standard deviation
+-- column p50 [ns, bar, 0.5 of each]: half of the runs take no longer
+-- column p99 [ns, 0.99 of each]: 99 of 100 runs take no longer
+-- column max [ns, max]: the longest run
 -- column length [ns]: time in the handler, without what interrupted it
 -- column part [share]: part of the runs that are not longer
 -- note: Soft interrupts TIMER, SCHED, RCU and HRTIMER are counted as the timer's, whatever raised
@@ -50,3 +51,6 @@ FROM timer, later, klogger.recording WHERE runs > 0;
 
 -- warning
 FROM handler_warning;
+
+-- histogram
+SELECT cpu, what, klogger.histogram_of(self_ns) AS each FROM timer_run GROUP BY cpu, what;

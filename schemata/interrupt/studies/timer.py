@@ -161,7 +161,7 @@ def busy(one: Run) -> tuple[int, int]:
     """From when until when the program computed, in the log's time."""
     assert one.log is not None
     said = json.loads(one.output)
-    start = one.log.preamble["clock"]["start_ns"]
+    start = one.log.start_ns
     return said["began"] - start, said["ended"] - start
 
 

@@ -4,11 +4,12 @@
 -- order: 50
 -- events: DELIVERED, ENDED
 -- picture: bars x=times y=who
+-- combine: sum
 -- column program: program
 -- column pid: process
 -- column signal: signal
 -- column times [count, bar]: how often its handler was called
--- column per_second [per_s]: in each second of the log
+-- column per_second [per_s, times/seconds]: in each second of the log
 -- column function: innermost function where it happened most often
 -- column who: program and signal
 -- note: Run-times of managed languages use faults on purpose; a handler that only reports the fault

@@ -4,12 +4,13 @@
 -- order: 60
 -- events: STARTED, RAN, ENDED, REAPED
 -- include: _lives
+-- combine: sum
 -- column parent: program of the process that made them
 -- column ended [count]: processes that ended
 -- column reaped [count]: that were waited for
 -- column never [count, bar]: that were not, until the end of the log
--- column p50 [ns]: half of those that were waited for were zombies no longer
--- column max [ns]: the longest
+-- column p50 [ns, 0.5 of each]: half of those that were waited for were zombies no longer
+-- column max [ns, max]: the longest
 -- note: Without processes whose parent is not recorded, such as the command itself.
 -- note: Children of a parent that ignores SIGCHLD, or has ended, need not be waited for.
 -- empty: no process ended while the log was recorded
@@ -35,3 +36,7 @@ SELECT format('{:,} of {:,} processes that ended were waited for; the longest wa
         ELSE format('; most that were not are children of {}', arg_max(parent, never)) END),
     sum(never) / sum(ended) AS weight
 FROM reaped_of HAVING sum(reaped) > 0;
+
+-- histogram
+SELECT comm(parent, to_ns) AS parent, klogger.histogram_of(zombie) AS each
+FROM reaped WHERE parent IS NOT NULL GROUP BY ALL;

@@ -4,6 +4,7 @@
 -- order: 40
 -- events: SIGNALLED
 -- picture: bars x=times y=who
+-- combine: sum
 -- column sender: program of the thread that was running when it was sent
 -- column receiver: program
 -- column signal: signal

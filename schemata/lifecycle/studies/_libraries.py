@@ -22,7 +22,7 @@ from klogger.analysis import Column, Picture
 from klogger.executor import Result, Rows
 from klogger.log import Log
 from klogger_lab.study import model
-from klogger_lab.study.model import Plan, Run
+from klogger_lab.study.model import Plan, Run, column
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,6 @@ def program(plan: Plan, library: Library, name: str, *flags: str) -> Path:
     return plan.build(name, compiler=library.compiler, flags=flags)
 
 
-def column(name: str, doc: str, unit: str = "", bar: bool = False) -> Column:
-    return Column(name, unit, bar, doc)
-
-
 def figure(  # noqa: PLR0917
     name: str,
     heading: tuple[str, str],
@@ -139,11 +135,6 @@ def of_part(runs: Sequence[Run], part: str) -> list[tuple[str, Run]]:
 def log_of(run: Run) -> Log:
     assert run.log is not None
     return run.log
-
-
-def start_ns(log: Log) -> int:
-    """CLOCK_MONOTONIC at the log's time 0."""
-    return int(log.preamble.get("clock", {}).get("start_ns", 0))
 
 
 def first(cursor: duckdb.DuckDBPyConnection, query: str, *values: Any) -> tuple[Any, ...]:

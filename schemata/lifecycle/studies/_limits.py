@@ -17,9 +17,9 @@ from typing import Any
 
 from klogger.executor import Result
 from klogger.failure import Failure
-from klogger_lab.study.model import Arm, Check, Plan, Run
+from klogger_lab.study.model import Arm, Check, Plan, Run, column
 
-from ._libraries import Library, column, figure, program, reports
+from ._libraries import Library, figure, program, reports
 
 # What the programs are given: a number of processes, KiB, memory maps.
 LIMITS = (503, 65536, 1009)

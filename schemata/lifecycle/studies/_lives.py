@@ -15,10 +15,10 @@ import duckdb
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result, Rows
-from klogger_lab.study.model import Arm, Check, Plan, Run
+from klogger_lab.study.model import Arm, Check, Plan, Run, column
 
 from . import _limits
-from ._libraries import column, figure, first, here, listed, log_of, program, reports, start_ns
+from ._libraries import figure, first, here, listed, log_of, program, reports
 
 # Numbers of threads that live at once, and how often each is made in the least time.
 LEVELS = {1: 101, 10: 19, 100: 3, 1000: 1}
@@ -113,7 +113,7 @@ def look(library: str, run: Run) -> Lives:
     said = reports(run, "lives")
     log = log_of(run)
     cursor = log.cursor()
-    tell(cursor, said, start_ns(log))
+    tell(cursor, said, log.start_ns)
     found.said, found.started, found.ended = first(cursor, COUNTS)
     cursor.execute(LIFE)
     found.out_of_order, found.without_run = first(cursor, DISORDER)

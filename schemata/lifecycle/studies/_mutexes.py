@@ -11,9 +11,9 @@ from typing import Any
 
 from klogger.analysis import Picture
 from klogger.executor import Result, Rows
-from klogger_lab.study.model import Arm, Check, Plan, Run
+from klogger_lab.study.model import Arm, Check, Plan, Run, column
 
-from ._libraries import column, figure, first, here, log_of, program, reports, start_ns
+from ._libraries import figure, first, here, log_of, program, reports
 
 PAIRS = 100_003
 # Round trips of two threads; seconds that 2, 4 and 8 threads share a mutex.
@@ -125,7 +125,7 @@ def locks(library: str, run: Run) -> list[Locked]:
 
 def turns(library: str, run: Run) -> Turns:
     log = log_of(run)
-    start, cursor = start_ns(log), log.cursor()
+    start, cursor = log.start_ns, log.cursor()
     said = reports(run, "turns")
     logged = sum(
         first(cursor, TURNS, r["tid"], r["from_ns"] - start, r["to_ns"] - start)[0] for r in said

@@ -21,9 +21,9 @@ import duckdb
 
 from klogger.analysis import Picture
 from klogger.executor import Result, Rows
-from klogger_lab.study.model import Arm, Check, Plan, Run
+from klogger_lab.study.model import Arm, Check, Plan, Run, column
 
-from ._libraries import column, figure, here, log_of, program, reports, start_ns
+from ._libraries import figure, here, log_of, program, reports
 
 TIMES_LEAST, TIMES_MOST = 5, 101
 # Of an arm: to begin, and for each start.
@@ -178,7 +178,7 @@ TOOK = "SELECT ns FROM started WHERE program = $1 ORDER BY ns"
 
 def look(run: Run) -> list[Started]:
     log = log_of(run)
-    start, cursor = start_ns(log), log.cursor()
+    start, cursor = log.start_ns, log.cursor()
     said = reports(run, "start")
     (calls,) = reports(run, "numbers")
     columns = [[r[name] for r in said] for name in ("program", "pid", "main_ns")]

@@ -11,9 +11,9 @@ from typing import Any
 
 from klogger.analysis import Picture
 from klogger.executor import Result, Rows
-from klogger_lab.study.model import Arm, Check, Plan, Run
+from klogger_lab.study.model import Arm, Check, Plan, Run, column
 
-from ._libraries import column, figure, first, here, log_of, program, reports, start_ns
+from ._libraries import figure, first, here, log_of, program, reports
 
 SIGUSR1 = 10
 # What C libraries cancel threads with.
@@ -164,7 +164,7 @@ CANCELLED = f"""
 
 def cancelled(library: str, run: Run) -> list[Cancelled]:
     log = log_of(run)
-    start, cursor = start_ns(log), log.cursor()
+    start, cursor = log.start_ns, log.cursor()
     said = reports(run, "cancel")
     found = []
     for how in dict.fromkeys(r["how"] for r in said):

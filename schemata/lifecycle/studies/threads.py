@@ -12,11 +12,11 @@ from typing import Any
 from klogger.durations import duration
 from klogger.executor import Result
 from klogger.ledger import read
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column
 
 from . import _libraries as libraries
 from . import _limits, _lives, _mutexes, _starts, _told
-from ._libraries import column, figure, here, of_part
+from ._libraries import figure, here, of_part
 
 
 def arms(plan: Plan) -> list[Arm]:

@@ -5,11 +5,12 @@
 -- events: LOCK_BEGIN, LOCK_END
 -- include: _waits
 -- picture: stacked x=spinning y=class colour=kind
+-- combine: sum
 -- column class: class; what the lock protects, told from the functions that wanted it
 -- column kind: kind of lock
 -- column waits [count]: waits
 -- column spinning [ns]: time spent spinning
--- column share [share, bar]: its part of all spinning
+-- column share [share, bar, spinning/*]: its part of all spinning
 -- column caller: the function that wanted the lock, in most of the waits
 -- note: The class is that of the first function of the kernel's stack that stands in a table of
 --     this schema (locking_class in _waits.sql). What no function there names is called other.

@@ -5,10 +5,11 @@
 -- events: LOCK_BEGIN, LOCK_END
 -- include: _waits
 -- picture: bars x=waits y=class
+-- combine: sum
 -- column class: class of spin locks and rwlocks
 -- column waits [count, bar]: acquisitions that had to wait
--- column per_second [per_s]: in a second
--- column ratio [count]: how many times as many as the next class has
+-- column per_second [per_s, waits/seconds]: in a second
+-- column ratio [count, apart]: how many times as many as the next class has
 -- note: The KLogger paper found the lock of the network card taken almost three times as often as
 --     the next one. It counted all acquisitions; these are the contended ones.
 -- empty: no thread had to wait for a spin lock or an rwlock while the log was recorded

@@ -5,10 +5,11 @@
 -- events: LOCK_BEGIN, LOCK_END
 -- include: _waits
 -- picture: bars x=share y=lock
+-- combine: sum
 -- column lock: kind of lock
 -- column waits [count]: waits in which there was spinning
 -- column spinning [ns]: time spent spinning
--- column share [share, bar]: share of the CPU time; of all CPUs, over the whole recording
+-- column share [share, bar, apart]: share of the CPU time; of all CPUs, over the whole recording
 -- note: Time is that of the clock. An interrupt that came while a CPU spun, and time that the host
 --     of a virtual machine took, count as spinning.
 -- note: Spin locks and rwlocks are what the KLogger paper's Figure 2 shows. A mutex spins as long

@@ -5,10 +5,11 @@
 -- events: LOCK_BEGIN, LOCK_END
 -- include: _waits
 -- picture: histogram x=from_ns x2=to_ns y=share colour=lock
+-- combine: sum
 -- column lock: lock; the class with the most spinning, and all others together
 -- column spinning [ns]: time spent spinning, for locks of all kinds
--- column share [share, bar]: share of the CPU time in this part of the recording
--- column part [share]: its part of all spinning
+-- column share [share, bar, apart]: share of the CPU time in this part of the recording
+-- column part [share, spinning/*]: its part of all spinning
 -- column from_ns [ns]: time since the beginning of the recording
 -- column to_ns [ns]: end of the part
 -- note: The KLogger paper's Figure 3 shows the Big Kernel Lock against all others. It left Linux in

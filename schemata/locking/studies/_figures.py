@@ -8,7 +8,7 @@ from typing import Any
 
 from klogger import executor
 from klogger.analysis import Column, Picture
-from klogger_lab.study.model import Run, result
+from klogger_lab.study.model import Run, column, result
 
 # What the paper's text says of its Figure 2, at 4 processes and at 32: share of all cycles. Empty
 # is not told.
@@ -35,33 +35,29 @@ class Spun:
     top_wait: str
 
 
-def column(name: str, unit: str, doc: str, bar: bool = False) -> Column:
-    return Column(name, unit, bar, doc)
-
-
 def figure2(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
-        column("load", "", "load"),
-        column("processes", "count", "processes at once"),
+        column("load", "load"),
+        column("processes", "processes at once", "count"),
         column(
             "spinning",
-            "share",
             "share of all CPU time that went into spinning for spin locks and rwlocks",
+            "share",
         ),
         column(
             "lost",
-            "ns",
             "time spent spinning for locks of any kind in each second of CPU time",
+            "ns",
             bar=True,
         ),
-        column("mutexes", "share", "share that went into spinning for mutexes"),
-        column("waits", "count", "waits for locks of any kind"),
+        column("mutexes", "share that went into spinning for mutexes", "share"),
+        column("waits", "waits for locks of any kind", "count"),
         column(
             "system",
-            "share",
             "share of all CPU time that the whole machine spent in the kernel, as it counts itself",
+            "share",
         ),
-        column("paper", "", "the paper's share, as its text tells it, where it tells one"),
+        column("paper", "the paper's share, as its text tells it, where it tells one"),
     ]
     rows, points = [], []
     for one, s in sorted(loads, key=order):
@@ -108,15 +104,14 @@ def figure3(loads: list[tuple[Run, Spun]]) -> Any:
     mine = sorted((x for x in loads if x[0].arm.parameters["load"] == name), key=order)
     top = worst(mine)
     columns = [
-        column("processes", "count", "processes at once"),
+        column("processes", "processes at once", "count"),
         column(
             "lock",
-            "",
             "class of the lock; of that with the most spinning at all numbers of processes, and all"
             " others",
         ),
-        column("lost", "ns", "time spent spinning in each second of CPU time", bar=True),
-        column("paper", "", "what the paper found"),
+        column("lost", "time spent spinning in each second of CPU time", "ns", bar=True),
+        column("paper", "what the paper found"),
     ]
     rows, points = [], []
     for one, s in mine:
@@ -147,10 +142,10 @@ def figure4(loads: list[tuple[Run, Spun]]) -> Any:
             total[name] = total.get(name, 0.0) + share
     shown = sorted(total, key=lambda c: (-total[c], c))[:7]
     columns = [
-        column("processes", "count", "pairs of processes"),
-        column("class", "", "class of the lock"),
-        column("lost", "ns", "time spent spinning in each second of CPU time", bar=True),
-        column("part", "share", "its part of all spinning with so many pairs"),
+        column("processes", "pairs of processes", "count"),
+        column("class", "class of the lock"),
+        column("lost", "time spent spinning in each second of CPU time", "ns", bar=True),
+        column("part", "its part of all spinning with so many pairs", "share"),
     ]
     rows, points = [], []
     for one, s in mine:
@@ -175,12 +170,11 @@ def figure4(loads: list[tuple[Run, Spun]]) -> Any:
 
 def leagues(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
-        column("load", "", "load"),
-        column("processes", "count", "processes at once"),
-        column("most", "", "the lock that threads waited for most of the time"),
+        column("load", "load"),
+        column("processes", "processes at once", "count"),
+        column("most", "the lock that threads waited for most of the time"),
         column(
             "ratio",
-            "",
             "contended acquisitions of the class that has the most, and how many times as many as"
             " the next",
         ),
@@ -219,9 +213,9 @@ def drawn(
     shown = {c.name: c for c in columns}
     shown.setdefault(
         "arm",
-        column("arm", "", "load and processes at once" if "load" in shown else columns[0].doc),
+        column("arm", "load and processes at once" if "load" in shown else columns[0].doc),
     )
-    shown.setdefault(colour, column(colour, "", "lock"))
+    shown.setdefault(colour, column(colour, "lock"))
     return replace(made, analysis=replace(made.analysis, columns=shown))
 
 

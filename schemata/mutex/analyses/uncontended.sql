@@ -4,18 +4,19 @@
 -- order: 10
 -- events: USED
 -- picture: stacked x=times y=lock colour=how
+-- combine: sum
 -- column program: program
 -- column lock: process and address
 -- column kind: mutex or condition
 -- column taken [count]: times that it was locked, or that a condition was waited for
 -- column waited [count]: of them those that had to wait in the kernel
--- column contended [share, bar]: their part
+-- column contended [share, bar, of taken]: their part
 -- column tries [count]: calls of pthread_mutex_trylock()
 -- column failed [count]: of them those that did not get it
 -- column released [count]: times that it was unlocked, or that a condition was signalled
 -- column woke [count]: of them those that called the kernel to wake a thread
--- column free [share]: part of all these operations without any call of the kernel
--- column threads [count]: that used it
+-- column free [share, apart]: part of all these operations without any call of the kernel
+-- column threads [count, apart]: that used it
 -- column times [count]: operations
 -- column how: how they ended
 -- note: The probes take longer than the operations, and so change how often threads meet.

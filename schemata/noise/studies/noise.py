@@ -171,7 +171,7 @@ def timer_check(one: Run, said: dict[str, Any], lost: int) -> list[Check]:
     cpu, counted, start = (
         int(one.arm.parameters["cpu"]),
         said.get("timer", -1),
-        one.log.preamble["clock"]["start_ns"],
+        one.log.start_ns,
     )
     if counted < 0:
         return []

@@ -5,14 +5,15 @@
 -- events: SCHEDIN, SCHEDOUT
 -- include: _quantum
 -- picture: matrix x=next_shown y=program_shown size=times
+-- combine: sum
 -- column program: the thread that was preempted, or yielded
 -- column cut_by: the thread that ran next on its CPU
 -- column times [count, bar]: how often
--- column per_second [per_s]: how often in each second of the log
--- column part [share]: of the preemptions of this program
--- column p50_before [ns]: half of the quanta that were cut had lasted less than this
--- column kept_off [ns]: time until the threads that were cut had a CPU again, all together, where
---     the log has it
+-- column per_second [per_s, times/seconds]: how often in each second of the log
+-- column part [share, apart]: of the preemptions of this program
+-- column p50_before [ns, apart]: half of the quanta that were cut had lasted less than this
+-- column kept_off [ns, apart]: time until the threads that were cut had a CPU again, all together,
+--     where the log has it
 -- column program_shown: preempted
 -- column next_shown: ran next
 -- note: A thread that yields its CPU while it could go on is counted here too: the kernel reports

@@ -4,12 +4,13 @@
 -- order: 60
 -- events: MIGRATE, TRY_TO_WAKEUP
 -- picture: matrix x=to_cpu y=from_cpu size=times
+-- combine: sum
 -- column thread: program and thread id
 -- column migrations [count, bar]: times that it was moved to another CPU
--- column per_second [per_s]: in each second of the log
--- column at_wakeup [share]: within 10 µs after its TRY_TO_WAKEUP: the CPU was chosen when it was
---     woken
--- column route: the commonest way, and its part
+-- column per_second [per_s, migrations/seconds]: in each second of the log
+-- column at_wakeup [share, of migrations]: within 10 µs after its TRY_TO_WAKEUP: the CPU was chosen
+--     when it was woken
+-- column route [apart]: the commonest way, and its part
 -- column from_cpu: from CPU
 -- column to_cpu: to CPU
 -- column times [count]: migrations

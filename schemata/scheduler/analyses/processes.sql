@@ -5,14 +5,16 @@
 -- order: 80
 -- events: FORK, EXEC, EXIT, SCHEDIN
 -- picture: cdf x=time y=part colour=what scale=log
+-- combine: sum
 -- column program: the thread that forked
 -- column forks [count, bar]: processes that it made; threads are not counted
--- column first_run_p50 [ns]: from fork to when the child gets a CPU: half of them are quicker
--- column same_cpu [share]: children whose first CPU is the one on which their parent forked
--- column exec [share]: children that called exec
--- column to_exec_p50 [ns]: from fork to exec, half of them are quicker
--- column to_exit_p50 [ns]: from fork to the end of the child's first thread
--- column to_exit_p99 [ns]: 99 of 100 are quicker
+-- column first_run_p50 [ns, apart]: from fork to when the child gets a CPU: half of them are
+--     quicker
+-- column same_cpu [share, apart]: children whose first CPU is the one on which their parent forked
+-- column exec [share, of forks]: children that called exec
+-- column to_exec_p50 [ns, apart]: from fork to exec, half of them are quicker
+-- column to_exit_p50 [ns, apart]: from fork to the end of the child's first thread
+-- column to_exit_p99 [ns, apart]: 99 of 100 are quicker
 -- column alive [count]: children whose end is not in the log
 -- column what: from fork until then
 -- column time [ns]: time since fork

@@ -5,14 +5,15 @@
 -- events: SCHEDIN, SCHEDOUT
 -- include: _quantum
 -- picture: cdf x=quantum y=part colour=program scale=log
+-- combine: sum
 -- column program: program; the name of the thread when the quantum ended
 -- column quanta [count]: effective quanta
--- column under_100us [share, bar]: quanta shorter than 100 µs
--- column p50 [ns]: half of the quanta are shorter
--- column p90 [ns]: nine of ten are shorter
--- column max [ns]: the longest
--- column lengths [spark]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar twice
---     as long, up to over 1 s
+-- column under_100us [share, bar, of quanta]: quanta shorter than 100 µs
+-- column p50 [ns, 0.5 of each]: half of the quanta are shorter
+-- column p90 [ns, 0.9 of each]: nine of ten are shorter
+-- column max [ns, max]: the longest
+-- column lengths [spark, sum]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar
+--     twice as long, up to over 1 s
 -- column quantum [ns, neither]: length of an effective quantum
 -- column part [share]: quanta that are not longer
 -- note: An effective quantum is the time from being chosen to run to the next switch on that CPU.
@@ -65,3 +66,7 @@ FROM quantum_warning;
 
 -- samples
 SELECT program, to_ns AS time, to_ns - from_ns AS quantum FROM quantum WHERE whole;
+
+-- histogram
+SELECT program, klogger.histogram_of(to_ns - from_ns) AS each FROM quantum WHERE whole
+GROUP BY program;

@@ -5,14 +5,16 @@
 -- events: SCHEDIN, SCHEDOUT
 -- include: _cause
 -- picture: stacked x=part y=shown colour=cause
+-- combine: sum
 -- column program: name of the thread when it left its CPU
 -- column switches [count, bar]: times that a thread left its CPU
--- column per_second [per_s]: in each second of the log
--- column preempted [share]: it could have gone on: preempted, or yielded
--- column sleeps [share]: it waits, and a signal can wake it (S)
--- column waits [share]: it waits for something that no signal ends, mostly a device (D)
--- column ends [share]: it ended
--- column other [share]: it was stopped, or waits in another way
+-- column per_second [per_s, switches/seconds]: in each second of the log
+-- column preempted [share, of switches]: it could have gone on: preempted, or yielded
+-- column sleeps [share, of switches]: it waits, and a signal can wake it (S)
+-- column waits [share, of switches]: it waits for something that no signal ends, mostly a device
+--     (D)
+-- column ends [share, of switches]: it ended
+-- column other [share, of switches]: it was stopped, or waits in another way
 -- column shown: program
 -- column cause: why it left its CPU
 -- column part [share]: of the times that the program left its CPU

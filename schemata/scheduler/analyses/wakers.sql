@@ -5,17 +5,18 @@
 -- order: 45
 -- events: TRY_TO_WAKEUP, ADD_TO_RUNQ
 -- picture: matrix x=woken_shown y=waker_shown size=times
+-- combine: sum
 -- column waker: the thread that was running when the other was woken; perhaps only interrupted by
 --     what woke it
 -- column woken: the thread that was woken
 -- column times [count, bar]: wake-ups
--- column per_second [per_s]: in each second of the log
--- column from_interrupt [share]: an interrupt, or work that it had put off, woke it while the waker
---     ran; empty: not known
--- column other_cpu [share]: it was put on the queue of another CPU than the waker's
--- column until_runnable_p50 [ns]: from the wake-up until it is on a run queue: half of them are
---     quicker
--- column until_runnable_p99 [ns]: 99 of 100 are quicker
+-- column per_second [per_s, times/seconds]: in each second of the log
+-- column from_interrupt [share, apart]: an interrupt, or work that it had put off, woke it while
+--     the waker ran; empty: not known
+-- column other_cpu [share, apart]: it was put on the queue of another CPU than the waker's
+-- column until_runnable_p50 [ns, apart]: from the wake-up until it is on a run queue: half of them
+--     are quicker
+-- column until_runnable_p99 [ns, apart]: 99 of 100 are quicker
 -- column waker_shown: wakes
 -- column woken_shown: is woken
 -- note: What the waker's CPU did is known of an idle CPU, and of all if the schema interrupt is

@@ -4,15 +4,16 @@
 -- order: 40
 -- events: SCHEDIN, SCHEDOUT, ADD_TO_RUNQ
 -- picture: cdf x=wait y=part colour=shown scale=log
+-- combine: sum
 -- column program: name of the thread when it got its CPU
 -- column cause: why it had to wait
 -- column waits [count, bar]: times that a thread waited for a CPU
--- column p50 [ns]: half of the waits are shorter
--- column p99 [ns]: 99 of 100 are shorter
--- column max [ns]: the longest
--- column over_1ms [share, less]: waits of more than 1 ms
--- column lengths [spark]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar twice
---     as long, up to over 1 s
+-- column p50 [ns, 0.5 of each]: half of the waits are shorter
+-- column p99 [ns, 0.99 of each]: 99 of 100 are shorter
+-- column max [ns, max]: the longest
+-- column over_1ms [share, less, of waits]: waits of more than 1 ms
+-- column lengths [spark, sum]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar
+--     twice as long, up to over 1 s
 -- column shown: program
 -- column wait [ns]: time that a thread waited for a CPU
 -- column part [share]: waits that are not longer
@@ -81,3 +82,6 @@ SELECT format('Left out, because it is not known when they began: {:,} {}.', cou
 
 -- samples
 SELECT program, cause, time, ns AS wait FROM wait;
+
+-- histogram
+SELECT program, cause, klogger.histogram_of(ns) AS each FROM wait GROUP BY program, cause;

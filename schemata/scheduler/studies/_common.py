@@ -26,10 +26,6 @@ FOLDER = Path(__file__).resolve().parents[1] / "analyses"
 SWITCHES_MISSED = 0.005
 
 
-def column(name: str, doc: str, unit: str = "", bar: bool = False) -> Column:
-    return Column(name, unit, bar, doc)
-
-
 def figure(
     name: str,
     title: str,
@@ -81,11 +77,6 @@ def log_of(run: Run) -> Log:
     return run.log
 
 
-def start_ns(log: Log) -> int:
-    """CLOCK_MONOTONIC at the log's time 0."""
-    return int(log.preamble.get("clock", {}).get("start_ns", 0))
-
-
 def quanta(log: Log) -> duckdb.DuckDBPyConnection:
     """A connection that has the table `quantum`. Close it."""
     cursor = log.cursor()
@@ -104,7 +95,7 @@ def check_switches(runs: Iterable[Run]) -> Check:
     """
     counted = logged = threads = 0
     for run in runs:
-        cursor, start = log_of(run).cursor(), start_ns(log_of(run))
+        cursor, start = log_of(run).cursor(), log_of(run).start_ns
         mine = [r for r in reports(run) if "nvcsw" in r]
         cursor.execute("CREATE TEMP TABLE said (tid INTEGER, until BIGINT)")
         if mine:
@@ -131,7 +122,7 @@ def check_cpu_time(runs: Iterable[Run]) -> Check:
     """
     said = summed = 0
     for run in runs:
-        cursor, start = quanta(log_of(run)), start_ns(log_of(run))
+        cursor, start = quanta(log_of(run)), log_of(run).start_ns
         for r in (r for r in reports(run) if "cpu_ns" in r):
             query = (
                 "SELECT coalesce(sum(least(to_ns, $2) - from_ns), 0) FROM quantum WHERE pid = $1"
@@ -187,7 +178,7 @@ def check_busy(run: Run) -> Check:
     machine = reports(run, "machine")
     begun, ended = machine[0], machine[-1]
     log = log_of(run)
-    low, high = begun["time_ns"] - start_ns(log), ended["time_ns"] - start_ns(log)
+    low, high = begun["time_ns"] - log.start_ns, ended["time_ns"] - log.start_ns
     cursor = log.cursor()
     summed = busy_ns(cursor, low, high)
     cpus = one(cursor, "SELECT len(cpus) FROM klogger.recording")

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from klogger.analysis import Picture
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column, result
 
 from . import _common as common
-from ._common import column, median
+from ._common import median
 
 USERS = 20
 # Messages a second with 10 rooms in January 2002, medians of three runs: the old and the new (O(1))
@@ -75,7 +75,7 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 
 def look(run: Run) -> dict[str, Any]:
     frame = common.reports(run, "chat")[0]
-    log, start = common.log_of(run), common.start_ns(common.log_of(run))
+    log, start = common.log_of(run), common.log_of(run).start_ns
     low, high = frame["begin_ns"] - start, frame["end_ns"] - start
     cursor = log.cursor()
     found = cursor.execute(f"""

@@ -11,10 +11,9 @@ from typing import Any
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column, result
 
 from . import _common as common
-from ._common import column
 
 HOGS = list(range(12))
 FEW = [0, 1, 2, 3, 4, 6, 8, 11]
@@ -57,7 +56,7 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 def look(run: Run) -> dict[str, Any]:
     """What happened in one arm, while the film was shown."""
     log, begin, end = common.log_of(run), *common.reports(run, "machine")
-    start = common.start_ns(log)
+    start = log.start_ns
     low, high = begin["time_ns"] - start, end["time_ns"] - start
     decoder, display = (common.reports(run, role)[0] for role in ("decoder", "display"))
     cursor = common.quanta(log)

@@ -8,10 +8,9 @@ from typing import Any
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column
 
 from . import _common as common
-from ._common import column
 
 # Microseconds with the old and the new (O(1)) scheduler in January 2002.
 PAPER = {

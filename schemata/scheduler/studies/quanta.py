@@ -8,10 +8,9 @@ from typing import Any
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column
 
 from . import _common as common
-from ._common import column
 
 # 90th percentiles that the paper names (Xine and MPlayer, wget, find, copy, make). The loop's is
 # the maximum quantum.

@@ -10,10 +10,9 @@ from typing import Any
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column
 
 from . import _common as common
-from ._common import column
 
 SIZES, FEW_SIZES = [2, 8, 16, 32, 96], [2, 16, 96]
 KIB = [0, 16, 64]
@@ -54,7 +53,7 @@ def look(run: Run) -> dict[str, Any]:
     members, log, start = (
         common.reports(run, "member"),
         common.log_of(run),
-        common.start_ns(common.log_of(run)),
+        common.log_of(run).start_ns,
     )
     pids = ", ".join(str(r["tid"]) for r in members)
     cursor = log.cursor()

@@ -13,10 +13,9 @@ from klogger import executor as analyses
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column, result
 
 from . import _common as common
-from ._common import column
 
 COPIES = [1, 2, 4, 8, 16, 32]
 FEW = [1, 2, 8, 32]

@@ -12,10 +12,9 @@ from typing import Any
 
 from klogger.analysis import Picture
 from klogger.failure import Failure
-from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column, result
 
 from . import _common as common
-from ._common import column
 
 # Switches a second that were reported for the old and the new (O(1)) scheduler in January 2002.
 # Of 4 processes on 2 CPUs. (16 on 8 CPUs: 108,400 and 6,118,000.)

@@ -5,13 +5,14 @@
 -- events: START, STOP, STOP_ELSEWHERE
 -- include: _pair
 -- picture: bars x=total y=what
+-- combine: sum
 -- column action: action
 -- column kind: system call, function, number; empty if the key says nothing
 -- column pairs [count]: how often
 -- column total [ns]: all of them together
--- column mean [ns]: mean, without the logger's own cost
--- column p99 [ns]: 99 of 100 are not longer
--- column max [ns]: the longest
+-- column mean [ns, total/pairs]: mean, without the logger's own cost
+-- column p99 [ns, apart]: 99 of 100 are not longer
+-- column max [ns, max]: the longest
 -- column what: action and kind
 -- column took [ns]: time from START to STOP
 -- note: A system call that waits is as long as its wait: 'read' of a terminal takes until

@@ -4,6 +4,7 @@
 -- order: 40
 -- events: START, STOP, STOP_ELSEWHERE
 -- include: _pair
+-- combine: sum
 -- column action: action
 -- column starts [count]: START in the log
 -- column stops [count]: STOP in the log
@@ -14,8 +15,8 @@
 --     recorded
 -- column negative [count]: pairs that took less than the own cost that is subtracted
 -- column crossed [count]: pairs that began and ended on different CPUs
--- column clock [ns]: bound for the difference of two CPUs' clocks, from the shortest pairs that
---     crossed to and fro; empty if none crossed both ways
+-- column clock [ns, apart]: bound for the difference of two CPUs' clocks, from the shortest pairs
+--     that crossed to and fro; empty if none crossed both ways
 -- note: A pair that crossed CPUs compares two clocks. As no action ends before it begins, the
 --     shortest pair from CPU A to B, and from B to A, bound how far the two clocks can be apart.
 -- empty: the log has neither START nor STOP

@@ -4,15 +4,16 @@
 -- order: 30
 -- events: NEED_RESCHED, SCHED_ENTER, SCHED_LEAVE
 -- picture: cdf x=delay y=part colour=caller scale=log
+-- combine: sum
 -- column caller: what was interrupted: the idle thread, code in the kernel (preempted), or a thread
 --     elsewhere (on its way to user space, or it called by itself)
 -- column requests [count, bar]: times that it had NEED_RESCHED
--- column p50 [ns]: half of the delays are shorter
--- column p99 [ns]: 99 of 100 are shorter
--- column max [ns]: the longest
--- column over_1ms [share]: delays of more than 1 ms
--- column lengths [spark]: how many delays are how long: under 2 µs, 4 µs, and so on, each bar twice
---     as long, up to over 1 s
+-- column p50 [ns, 0.5 of each]: half of the delays are shorter
+-- column p99 [ns, 0.99 of each]: 99 of 100 are shorter
+-- column max [ns, max]: the longest
+-- column over_1ms [share, of requests]: delays of more than 1 ms
+-- column lengths [spark, sum]: how many delays are how long: under 2 µs, 4 µs, and so on, each bar
+--     twice as long, up to over 1 s
 -- column delay [ns]: from NEED_RESCHED to the next SCHED_ENTER on that CPU
 -- column part [share]: delays that are not longer
 -- note: Of several requests before one call, the first counts. A request that comes while the
@@ -74,3 +75,6 @@ SELECT format('CPUs were told {:,} times to call the scheduler; half of them did
               requests, duration(p[1]), duration(p[2]))
 FROM (SELECT count(*) AS requests, quantile_disc(ns, [0.5, 0.99]) AS p FROM resched
     HAVING count(*) > 0);
+
+-- histogram
+SELECT caller, klogger.histogram_of(ns) AS each FROM resched GROUP BY caller;

@@ -6,12 +6,13 @@
 -- costs: SCHED_ENTER, CPU_SWITCH
 -- include: _call
 -- picture: stacked x=time y=queued colour=what
+-- combine: sum
 -- column queued: threads on the queue; on that of the CPU when the scheduler was called, with the
 --     one that called
 -- column calls [count]: calls of the scheduler
--- column switched [share]: of these calls, those that changed to another thread
+-- column switched [share, of calls]: of these calls, those that changed to another thread
 -- column time [ns]: in the scheduler, all CPUs together
--- column share [share, bar]: of the time of all CPUs
+-- column share [share, bar, apart]: of the time of all CPUs
 -- column choosing [ns]: of calls that switched: until the switch
 -- column changing [ns]: of calls that switched: after the switch
 -- column no_switch [ns]: of calls that did not switch

@@ -3,34 +3,24 @@
 -- question: Which system calls does each program make, and how long are it and its threads in them?
 -- order: 10
 -- events: SYS_IN, SYS_OUT
+-- include: _call
 -- costs: SYS_IN
 -- picture: bars x=total y=who
+-- combine: sum
 -- column program: program
--- column call: number of the system call
+-- column call [key]: number of the system call
 -- column calls [count]: how often
--- column per_second [per_s]: in each second of the log
+-- column per_second [per_s, calls/seconds]: in each second of the log
 -- column total [ns, bar]: time in it, of all threads, with the time that they waited
--- column mean [ns]: of one call
--- column p50 [ns]: half of the calls take no longer
--- column p99 [ns]: 99 of 100 take no longer
--- column max [ns]: the longest call
+-- column mean [ns, total/calls]: of one call
+-- column p50 [ns, 0.5 of each]: half of the calls take no longer
+-- column p99 [ns, 0.99 of each]: 99 of 100 take no longer
+-- column max [ns, max]: the longest call
 -- column errors [count]: calls that failed
 -- column who: program and number of the call
 -- note: Numbers are those of the machine: `ausyscall NUMBER` gives the name.
 -- note: Calls that the C library answers by itself (clock_gettime, mostly) do not enter the kernel.
 -- empty: no thread in scope made a system call while the log was recorded
-
--- A thread makes one call at a time.
-CREATE TEMP VIEW call_begin AS SELECT pid AS key, id AS who, time, NULL AS begun FROM SYS_IN;
-CREATE TEMP VIEW call_end AS SELECT pid AS key, id AS who, time, ret AS ended FROM SYS_OUT;
-CREATE TEMP TABLE call_pair AS
-SELECT key AS pid, NULL AS place, who AS id, from_ns, to_ns, ended AS ret, outside
-FROM klogger.pairs('call_begin', 'call_end');
-CREATE TEMP TABLE call_seen AS FROM klogger.broken('call_pair', ['SYS_IN', 'SYS_OUT']);
-CREATE TEMP TABLE call AS
-SELECT pid, to_ns AS time, id, ret, to_ns - from_ns - cost_of('SYS_IN') AS ns FROM call_seen
-WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL AND NOT broken;
-DROP TABLE call_pair;
 
 CREATE TEMP TABLE call_of AS
 SELECT program, id, count(*) AS calls, sum(ns)::BIGINT AS total,
@@ -68,3 +58,7 @@ FROM (
     FROM call_seen LEFT JOIN (SELECT pid, min(from_ns) AS born FROM klogger.process
         GROUP BY pid) AS p USING (pid)
 ) WHERE broken + greatest(ends, begins) > 0;
+
+-- histogram
+SELECT program, id AS call, klogger.histogram_of(ns) AS each FROM klogger.with_program('call')
+GROUP BY program, id;

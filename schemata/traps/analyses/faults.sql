@@ -4,13 +4,14 @@
 -- order: 20
 -- events: FAULT
 -- picture: stacked x=faults y=program colour=what
+-- combine: sum
 -- column program: program
 -- column faults [count, bar]: how often
--- column per_second [per_s]: in each second of the log
--- column writes [share]: part that wanted to write
--- column fetches [share]: part that wanted to run code
--- column by_kernel [share]: part that the kernel met on the program's behalf
--- column pages [count]: different pages (4 KiB)
+-- column per_second [per_s, faults/seconds]: in each second of the log
+-- column writes [share, of faults]: part that wanted to write
+-- column fetches [share, of faults]: part that wanted to run code
+-- column by_kernel [share, of faults]: part that the kernel met on the program's behalf
+-- column pages [count, apart]: different pages (4 KiB)
 -- column what: what was wanted
 -- note: Faults that the kernel answers from memory (minor) and from disk (major) look alike here.
 -- empty: no thread in scope had a page fault while the log was recorded

@@ -5,10 +5,11 @@
 -- events: FILLED, NAMED, COPIED, RING
 -- include: ../../files/analyses/_files
 -- picture: bars x=bytes y=file
+-- combine: sum
 -- column file: path, or device and number if the log has no name for it
--- column first [ns]: when the first page was missing
+-- column first [ns, apart]: when the first page was missing
 -- column bytes [bytes, bar]: pages that were filled
--- column processes [count]: that needed some
+-- column processes [count, apart]: that needed some
 -- note: In this order, a list for reading ahead. New pages of files that are written count as well.
 -- empty: all pages that were needed were in memory
 

@@ -5,14 +5,15 @@
 -- events: KERNEL_TIMER
 -- include: _timers
 -- picture: bars x=per_second y=function
+-- combine: sum
 -- column function: what the timer calls
 -- column whose: thread: it ends the sleep of a thread, or a program has set it; tick; or the
 --     kernel's own
 -- column kind: timer wheel, or high resolution; a deferrable timer wakes no idle CPU
 -- column times [count]: expiries, on all CPUs
--- column per_second [per_s, bar]: in each second of the log
--- column period [ns]: half of the gaps on one CPU are shorter
--- column steady [share]: of the gaps, those that differ from the period by less than a tenth
+-- column per_second [per_s, bar, times/seconds]: in each second of the log
+-- column period [ns, apart]: half of the gaps on one CPU are shorter
+-- column steady [share, apart]: of the gaps, those that differ from the period by less than a tenth
 -- note: Of the whole machine, whatever is recorded. D18 has those of the kernel's own.
 -- empty: not recorded: --set kernel_timers=true; or no timer expired
 

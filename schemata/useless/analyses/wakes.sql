@@ -4,10 +4,11 @@
 -- order: 20
 -- events: TIMED_WAKE
 -- picture: bars x=per_second y=thread
+-- combine: sum
 -- column thread: program and number
 -- column times [count]: how often a timer woke it
--- column per_second [per_s, bar]: in each second of the log
--- column slept [ns]: half of the times it had slept no longer
+-- column per_second [per_s, bar, times/seconds]: in each second of the log
+-- column slept [ns, apart]: half of the times it had slept no longer
 -- column ran [ns]: time on a CPU after that, in all
 -- column short [count]: times that it ran for less than a millisecond
 -- empty: no thread in scope was woken by a timer
