@@ -4,10 +4,10 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo check test guest-test nightly lint bench docs wheel install uninstall clean
+.PHONY: help setup build demo cluster-demo check test guest-test nightly lint bench docs wheel install uninstall clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what is missing for everything below
 	@scripts/setup build guest test bench
@@ -17,6 +17,9 @@ build: ## install what is missing, and build klogger
 
 demo: ## record a workload and show the answers (demo/)
 	@scripts/demo
+
+cluster-demo: ## a report and a query on a Spark cluster on this machine (2 minutes)
+	@scripts/cluster-demo
 
 check: ## run what needs no root: format, lints, Rust, Python (4 minutes)
 	@scripts/test lint rust python

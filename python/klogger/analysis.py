@@ -7,6 +7,7 @@ The header's form is described in docs/analyses.md. Nothing here runs SQL.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -19,21 +20,32 @@ from typing import Any
 from klogger import program
 from klogger.failure import Failure, did_you_mean
 
-# `samples` is for `klogger compare` alone, and is kept apart from the others.
-SECTIONS = ("table", "picture", "finding", "warning", "samples")
+# `samples` is for `klogger compare` alone, `histogram` and `combine` are for datasets. They are
+# kept apart from the others.
+SECTIONS = ("table", "picture", "finding", "warning", "samples", "histogram", "combine")
+# The file of a schema's folder that makes the spans of `klogger.span`.
+SPANS = "spans.sql"
+# The folder of a schema with its derived tables (`klogger.derived`).
+DERIVED = "derived"
 # What may stand beside a column's unit: a bar; which change of it is for the better.
 MARKS = ("bar", "less", "more", "neither")
+# How the rows of several recordings become those of one answer, if not by SQL of the analysis: as
+# they are, or those of the same key are added up.
+COMBINED = ("keep", "sum")
+# What may stand beside the unit of a column that is neither a key nor a sum of the rows': `max`; a
+# quotient of two sums; a quantile of a histogram; `apart`: it is not in the combined answer.
+RULES = re.compile(r"key|sum|max|min|most|apart|\w+/(\w+|\*)|(0?\.\d+ )?of \w+")
 # What each kind of picture is drawn from: the parts that it must have, and those that it may have.
 KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "cdf": (frozenset({"x", "y"}), frozenset({"colour", "scale", "zoom"})),
     "bars": (frozenset({"x", "y"}), frozenset({"scale"})),
     "stacked": (frozenset({"x", "y", "colour"}), frozenset()),
     "histogram": (frozenset({"x", "x2", "y"}), frozenset({"colour", "scale"})),
-    "timeline": (frozenset({"x", "x2", "row", "colour"}), frozenset({"y", "y2"})),
+    "timeline": (frozenset({"x", "x2", "row", "colour"}), frozenset({"y", "y2", "rows"})),
     "matrix": (frozenset({"x", "y", "size"}), frozenset({"scale"})),
 }
 # Parts that name no column, and what they may be; the first is what they are if they are not given.
-CHOICES = {"scale": ("linear", "log"), "zoom": ("none", "ends")}
+CHOICES = {"scale": ("linear", "log"), "zoom": ("none", "ends"), "rows": ("high", "low")}
 HEADER_LINE = re.compile(
     r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<unit>[^\]]*)\])?:)?(?P<text>.*)"
 )
@@ -53,6 +65,7 @@ class Column:
     bar: bool
     doc: str
     better: str = ""
+    rule: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,10 @@ class Analysis:
     setup: str = ""
     sections: dict[str, str] = field(default_factory=dict)
     samples: str = ""
+    combine: str = ""
+    # The SQL of the sections `histogram` and `combine`.
+    histogram: str = ""
+    combination: str = ""
     # Where in the file each section begins, and "setup".
     lines: dict[str, int] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
@@ -120,23 +137,44 @@ class Analysis:
         """The section whose rows the picture is drawn from."""
         return "picture" if "picture" in self.sections else "table"
 
+    @property
+    def folder(self) -> Path:
+        """Where the files are that it includes. The file of spans, and the folder of derived
+        tables, are beside that folder.
+        """
+        beside = self.path.parent
+        if beside.name == DERIVED:
+            return beside.parent / "analyses"
+        return beside / "analyses" if self.path.name == SPANS else beside
+
+    def whole(self) -> str:
+        """All its SQL, with that of the files that it includes, as far as they can be read."""
+        parts = [self.setup, *self.sections.values(), self.samples, self.histogram]
+        for name in self.includes:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                parts.append((self.folder / f"{name}.sql").read_text())
+        return "\n".join(parts)
+
     def line_with(self, start: str) -> int:
         """The line of the header that begins so; 0 if there is none."""
         wanted = f"-- {start}"
         return next((n for n, line in enumerate(self.text, 1) if line.startswith(wanted)), 0)
 
     def placed(self, section: str) -> str:
-        """The SQL of a section, of "setup", or of "samples", below as many empty lines as make its
-        line numbers those of the file.
+        """The SQL of a section, of "setup", or of one that is kept apart, below as many empty lines
+        as make its line numbers those of the file.
         """
-        apart = {"setup": self.setup, "samples": self.samples}
+        apart = {
+            "setup": self.setup, "samples": self.samples, "histogram": self.histogram,
+            "combine": self.combination,
+        }  # fmt: skip
         text = apart[section] if section in apart else self.sections[section]
         return "\n" * (self.lines.get(section, 1) - 1) + text
 
 
 KEYS = (
     "title", "question", "events", "picture", "column", "note", "empty", "include", "costs",
-    "order",
+    "order", "combine",
 )  # fmt: skip
 # A line of a header that was to be one with a key.
 KEY = re.compile(r"-- ?(?P<key>[A-Za-z_]+)(?: \w+)?(?: \[[^\]]*\])? ?:")
@@ -208,7 +246,9 @@ def header_entries(lines: list[str]) -> list[tuple[int, str, str, str, str]]:
 def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) -> None:
     words = tuple(w for w in re.split(r"[,\s]+", value) if w)
     match key:
-        case "title" | "question" | "empty":
+        case "combine" if value not in COMBINED:
+            raise ValueError(f"'{value}' is neither of {', '.join(COMBINED)}")
+        case "title" | "question" | "empty" | "combine":
             setattr(analysis, key, value)
         case "events" | "costs":
             setattr(analysis, key, words)
@@ -224,11 +264,17 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
             analysis.picture = Picture(words[0] if words else "", dict(part(w) for w in words[1:]))
         case "column":
             marks = [w.strip() for w in unit.split(",")] if unit else []
-            units = [m for m in marks if m not in MARKS]
-            better = [m for m in marks if m in MARKS and m != "bar"]
-            analysis.columns[name] = Column(
-                name, units[0] if units else "", "bar" in marks, value, better[0] if better else ""
-            )
+            analysis.columns[name] = column_of(name, marks, value)
+
+
+def column_of(name: str, marks: list[str], doc: str) -> Column:
+    rules = [m for m in marks if RULES.fullmatch(m)]
+    better = [m for m in marks if m in MARKS and m != "bar"]
+    units = [m for m in marks if m not in (*MARKS, *rules)]
+    return Column(
+        name, units[0] if units else "", "bar" in marks, doc, better[0] if better else "",
+        rules[0] if rules else "",
+    )  # fmt: skip
 
 
 def part(word: str) -> tuple[str, str]:
@@ -257,6 +303,8 @@ def split_sections(analysis: Analysis, lines: list[str], first: int) -> None:
     analysis.setup = texts.pop("setup")
     analysis.sections = {name: text.rstrip(";").rstrip() for name, text in texts.items()}
     analysis.samples = analysis.sections.pop("samples", "")
+    analysis.histogram = analysis.sections.pop("histogram", "")
+    analysis.combination = analysis.sections.pop("combine", "")
 
 
 def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
@@ -292,8 +340,30 @@ def files_of(name: str, file: str) -> list[Path]:
     return next((found for found in places if found), [])
 
 
+def spans_of(name: str, file: str) -> Path | None:
+    """The file with a schema's spans, from the first place that has it, as with its analyses."""
+    places = folders_of(name, file)
+    return next((place / SPANS for place in places if (place / SPANS).is_file()), None)
+
+
+def derived_of(name: str, file: str) -> list[Path]:
+    """The files of a schema's derived tables, from the first place that has any."""
+    places = (files_in(place / DERIVED) for place in folders_of(name, file))
+    return next((found for found in places if found), [])
+
+
+def folders_of(name: str, file: str) -> list[Path]:
+    """Where a schema may be: beside its file, if that has a folder, or under its name."""
+    places = []
+    if os.path.isabs(file) and re.fullmatch(r".*\.klogger(\.conf.*)?", file):
+        places.append(Path(file).parent)
+    if re.fullmatch(r"\w+", name):
+        places += [base / name for base in schemata()]
+    return places
+
+
 def files_in(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*.sql") if not p.name.startswith("_"))
+    return sorted(p for p in folder.glob("*.sql") if not p.name.startswith("_") and p.name != SPANS)
 
 
 def has_header(path: Path) -> bool:

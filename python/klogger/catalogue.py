@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klogger import decodings, prelude
+from klogger import decodings, prelude, spans
 from klogger.log import Log
 
 NUMERIC = {
@@ -53,7 +53,15 @@ def tables(log: Log) -> list[Table]:
         event_table(log, name, types.get(("main", event.name), []))
         for name, event in log.events.items()
     ]
-    for name, doc in prelude.DOCS.items():
+    # Of a dataset, the events are of many logs.
+    for (schema, name), named in sorted(types.items()):
+        if schema == "main" and name.upper() not in log.events:
+            listed = tuple(Column(c, t, "ns" if c.endswith("_ns") else "", "") for c, t in named)
+            what = "an event" if name.isupper() else "what a schema derives of its events"
+            found.append(Table(name, what, listed))
+    for name, doc in {**prelude.DOCS, **spans.DOCS}.items():
+        if ("klogger", name) not in types:
+            continue
         columns = tuple(
             Column(c, t, "ns" if c.endswith("_ns") else "", "")
             for c, t in types.get(("klogger", name), [])

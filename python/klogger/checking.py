@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import klogger
-from klogger import analysis, executor, expectation, rules, smalllog
+from klogger import analysis, derived, executor, expectation, rules, smalllog, spans, statements
 from klogger.analysis import Analysis, Fault
 from klogger.executor import Result
 from klogger.failure import Failure
@@ -57,7 +57,7 @@ def told(one: Analysis, faults: Iterable[Fault]) -> list[Told]:
 
 def told_of(result: Result) -> Told:
     """Why it has no answer: mostly its SQL, in a line of the file."""
-    if isinstance(result.failure, executor.Rejected):
+    if isinstance(result.failure, statements.Rejected):
         fault = result.failure.fault
         line, column = (fault.line, fault.column + 1) if fault.line else (None, None)
         help = fault.meant() if fault.close else None
@@ -72,10 +72,11 @@ def check(path: Path) -> Checked:
     found = Checked(path)
     try:
         source = schema_of(path)
-        one = analysis.parse(path, smalllog.name_of(source))
+        one = parsed(path, source)
         sources = [source, *others(one, source)]
         events = {event.name: event for event in smalllog.events_of(*sources)}
-        found.told += told(one, rules.check(one, events))
+        if path.name != analysis.SPANS:
+            found.told += told(one, rules.check(one, events))
         if found.told:
             return found
         with tempfile.TemporaryDirectory(prefix="klogger-") as folder:
@@ -90,6 +91,14 @@ def check(path: Path) -> Checked:
     return found
 
 
+def parsed(path: Path, source: str) -> Analysis:
+    """An analysis, or the spans of a schema as one."""
+    name = smalllog.name_of(source)
+    if path.name != analysis.SPANS:
+        return analysis.parse(path, name)
+    return spans.of_file(path, name)
+
+
 def others(one: Analysis, source: str) -> list[str]:
     """The schemata that have the events which its own does not have, such as `files`: it is for
     logs that were recorded with both.
@@ -101,11 +110,12 @@ def others(one: Analysis, source: str) -> list[str]:
 
 
 def schema_of(path: Path) -> str:
-    """The file of the schema that an analysis belongs to: in the folder above `analyses`, or next
-    to it.
+    """The file of the schema that an analysis belongs to: in the folder above `analyses` or
+    `derived`, or next to it.
     """
     folder = path.absolute().parent
-    for place in (folder.parent, folder) if folder.name == "analyses" else (folder,):
+    above = folder.name in ("analyses", analysis.DERIVED)
+    for place in (folder.parent, folder) if above else (folder,):
         files = sorted(place.glob("*.klogger"))
         named = [file for file in files if file.stem == place.name]
         if named or len(files) == 1:
@@ -122,10 +132,19 @@ def faults_on(one: Analysis, log: Path) -> list[Told]:
         result = session.run(one)
         if result.status in ("failed", "not_recorded"):
             return [told_of(result)]
-        if one.samples:
-            where = f"{one.path}, section 'samples'"
+        if one.path.name == analysis.SPANS:
+            return [Told(text, text) for text in result.warnings]
+        if one.path.parent.name == analysis.DERIVED:
             try:
-                executor.execute(session.prepared(one), one.placed("samples"), where)
+                derived.prepare(one, session.prepared(one))
+            except Failure as failure:
+                return [Told(str(failure), failure.message, help=failure.help)]
+        for name in ("samples", "histogram"):
+            if not getattr(one, name):
+                continue
+            where = f"{one.path}, section '{name}'"
+            try:
+                statements.execute(session.prepared(one), one.placed(name), where)
             except Failure as failure:
                 return [Told(str(failure), failure.message, help=failure.help)]
     faults = []

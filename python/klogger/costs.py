@@ -9,31 +9,34 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import duckdb
-
 from klogger.durations import duration
+from klogger.made import Made
 
 # No event takes a second: larger values in a log are invalid.
 NS_MAX = 1e9
 COUNT_MAX = 2048
 
 
-def create(connection: duckdb.DuckDBPyConnection, preamble: Mapping[str, Any]) -> None:
+# Of a log that does not say, nothing can be subtracted.
+FUNCTION = """
+CREATE MACRO klogger.cost_of(e) AS coalesce((
+  SELECT any_value("klogger ns")
+  FROM (SELECT event AS "klogger event", ns AS "klogger ns" FROM klogger.cost) AS "klogger x"
+  WHERE "klogger event" = e), 0)::BIGINT"""
+
+
+def create(made: Made, preamble: Mapping[str, Any]) -> None:
     """The table `cost` and the function `cost_of`. In the preamble there may be anything."""
-    connection.execute(
-        "CREATE TABLE klogger.cost (event VARCHAR, ns DOUBLE, low_ns DOUBLE, high_ns DOUBLE)"
+    rows = [(name, *cost) for name, cost in of_events(preamble) if cost is not None]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    made.table(
+        "klogger.cost",
+        "SELECT unnest($1::VARCHAR[]) AS event, unnest($2::DOUBLE[]) AS ns,"
+        " unnest($3::DOUBLE[]) AS low_ns, unnest($4::DOUBLE[]) AS high_ns",
+        columns,
+        same=True,
     )
-    rows = [[name, *cost] for name, cost in of_events(preamble) if cost is not None]
-    if rows:
-        connection.executemany("INSERT INTO klogger.cost VALUES (?, ?, ?, ?)", rows)
-    # Of a log that does not say, nothing can be subtracted.
-    connection.execute(
-        "CREATE MACRO klogger.cost_of(e) AS"
-        ' coalesce((SELECT any_value("klogger ns")'
-        ' FROM (SELECT event AS "klogger event", ns AS "klogger ns"'
-        ' FROM klogger.cost) AS "klogger x"'
-        ' WHERE "klogger event" = e), 0)::BIGINT'
-    )
+    made.define("costs", FUNCTION)
 
 
 def of_events(

@@ -8,10 +8,11 @@ table `decoding`, which the exporter writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import duckdb
 
+from klogger.made import Made
 from klogger.sqltext import identifier, literal
 
 # Of a function: how it is called, and what it is for.
@@ -38,9 +39,11 @@ CREATE MACRO klogger.klogger_word(x) AS CASE
   WHEN regexp_full_match(x, '[!-~]+') AND NOT regexp_matches(x, '["\\='']') THEN x
   ELSE '"' || replace(replace(replace(replace(x, '\', '\\'), '"', '\"'), chr(10), '\n'), chr(9),
                       '\t') || '"' END;
-CREATE MACRO klogger.thread(p, t) AS CASE
-  WHEN klogger.comm(p, t) = p::VARCHAR THEN p::VARCHAR
-  ELSE klogger.klogger_word(klogger.comm(p, t)) || '[' || p || ']' END;
+-- The name stands here once, as DuckDB would plan its subqueries for each place: for two threads of
+-- one query that took seconds.
+CREATE MACRO klogger.thread(p, t) AS list_transform([klogger.comm(p, t)], lambda "klogger c":
+  CASE WHEN "klogger c" = p::VARCHAR THEN "klogger c"
+  ELSE klogger.klogger_word("klogger c") || '[' || p || ']' END)[1];
 CREATE MACRO klogger.stack(x) AS x::VARCHAR || coalesce('[' || (
   SELECT any_value("klogger text") FROM (SELECT id AS "klogger id", text AS "klogger text"
                                          FROM klogger.stack) AS "klogger s"
@@ -75,7 +78,21 @@ ITEMS = "TRY_CAST(x AS HUGEINT[])"
 ENDPOINT_BYTES = 20
 
 
-def create(connection: duckdb.DuckDBPyConnection) -> None:
+def create(made: Made, digest: str) -> None:
+    """`digest`: of what the log declares, or empty."""
+    if not made.is_there("decodings of every log"):
+        create_common(made.connection)
+    key = ("decodings", digest)
+    if digest and key in made.found:
+        rows = made.found[key]
+    else:
+        rows = made.found[key] = made.connection.execute(DECLARED).fetchall()
+    for name, *texts in rows:
+        if not made.is_there(f"decoding {name}", *map(repr, texts)):
+            made.connection.execute(declared(name, *texts))
+
+
+def create_common(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(WORDS)
     connection.execute(SYMBOLS.format(is_list=IS_LIST, item=ITEM, items=ITEMS))
     # DuckDB's own function is for texts and bytes, and remains for these.
@@ -93,20 +110,24 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     )
     connection.execute(endpoint())
     connection.execute(function("errno", lambda x: f"{x}::VARCHAR"))
-    for text in declared(connection):
-        connection.execute(text)
 
 
 def function(name: str, body: Callable[[str], str], cases: str = "") -> str:
     """Of a number, and of a list of them. `body`: the text of the number with this name; `cases`:
     of other arguments.
     """
-    element = '"klogger e"'
-    elements = f"list_transform({ITEMS}, lambda {element}: {body(element)})"
-    return (
-        f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS CASE {cases} WHEN {IS_LIST}"
-        f" THEN '[' || array_to_string({elements}, ',') || ']' ELSE {body(ITEM)} END"
+    element, all_ = '"klogger e"', '"klogger l"'
+    items = f"CASE WHEN {IS_LIST} THEN {ITEMS} ELSE [{ITEM}] END"
+    # DuckDB reads all of this in each query that names the function: the body stands there once.
+    elements = f"list_transform({items}, lambda {element}: {body(element)})"
+    joined = f"'[' || array_to_string({all_}, ',') || ']'"
+    found = (
+        f"list_transform([{elements}], lambda {all_}:"
+        f" CASE WHEN {IS_LIST} THEN {joined} ELSE {all_}[1] END)[1]"
     )
+    if cases:
+        found = f"CASE {cases} ELSE {found} END"
+    return f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS {found}"
 
 
 def ip_of_bytes() -> str:
@@ -149,16 +170,14 @@ def endpoint() -> str:
     )
 
 
-def declared(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
+DECLARED = """
+SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value)
+FROM klogger.decoding GROUP BY decoding ORDER BY decoding"""
+
+
+def declared(name: str, flags: bool, values: list[int], texts: list[str]) -> str:
     """Of the table `decoding`: that of errors, and those of schemata."""
-    rows = connection.execute(
-        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value)"
-        " FROM klogger.decoding"
-        " GROUP BY decoding ORDER BY decoding"
-    ).fetchall()
-    for name, flags, values, texts in rows:
-        body = flags_body(values, texts) if flags else enum_body(values, texts)
-        yield function(name, body)
+    return function(name, flags_body(values, texts) if flags else enum_body(values, texts))
 
 
 def enum_body(values: list[int], texts: list[str]) -> Callable[[str], str]:
@@ -174,7 +193,7 @@ def flags_body(values: list[int], texts: list[str]) -> Callable[[str], str]:
     """Texts of the bits that are set, joined by `|`; bits without a text as one number in hex."""
 
     def body(x: str) -> str:
-        bits = f"{BITS.format(x=x)}::UBIGINT"
+        bits = '"klogger b"'
         known = 0
         zero = "'0'"
         parts = []
@@ -190,6 +209,8 @@ def flags_body(values: list[int], texts: list[str]) -> Callable[[str], str]:
         rest = f"({bits} & {~known & (2**64 - 1)}::UBIGINT)"
         parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
         joined = f"concat_ws('|', {', '.join(parts)})"
-        return f"CASE WHEN {x} IS NULL THEN NULL WHEN {x} = 0 THEN {zero} ELSE {joined} END"
+        none = f"WHEN {bits} IS NULL THEN NULL WHEN {bits} = 0 THEN {zero}"
+        of_bits = f"CASE {none} ELSE {joined} END"
+        return f"list_transform([{BITS.format(x=x)}::UBIGINT], lambda {bits}: {of_bits})[1]"
 
     return body

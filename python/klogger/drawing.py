@@ -14,6 +14,7 @@ import altair as alt
 
 from klogger import durations
 from klogger.analysis import Analysis
+from klogger.curves import apart
 
 # Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of
 # the same hues. All can be seen on white and on dark grey.
@@ -177,11 +178,6 @@ def domain_of(drawing: Drawing) -> tuple[float, float]:
         if drawing.unit("x") == "count" and high - low < TICKS_MIN - 1
         else (low, high)
     )
-
-
-def apart(low: float, high: float) -> tuple[float, float]:
-    """Wider, if it is hardly more than a point."""
-    return (low, high) if high - low > 1e-9 * abs(high) else (min(low, 0.0), max(high, low + 1))
 
 
 def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import altair as alt
 
+from klogger.curves import END, Curve, span
 from klogger.drawing import (
     DATA,
     Drawing,
-    apart,
     axis_of,
     colour_of,
     linear_ticks,
@@ -25,8 +25,6 @@ from klogger.drawing import (
     tooltip,
 )
 
-# Which part at each end is drawn larger.
-END = 0.1
 # Width and height.
 MIDDLE = (340, 400)
 SIDE = (240, 142)
@@ -35,8 +33,6 @@ STROKES = (4.4, 2.6, 1)
 # A number on the x axis has so much room.
 LABEL_WIDTH = 55
 PERCENT = ".6~%"
-
-Curve = list[tuple[float, float]]
 
 
 def ends(d: Drawing) -> Any:
@@ -119,13 +115,3 @@ def curves_of(d: Drawing) -> Iterable[Curve]:
             (float(record[d.column("x")] or 0), float(record[d.column("y")] or 0))
         )
     return curves.values()
-
-
-def span(curves: Iterable[Curve], low: float, high: float) -> tuple[float, float]:
-    """From where the first of the curves reaches one height to where the last reaches the other."""
-    return apart(min(reached(c, low) for c in curves), max(reached(c, high) for c in curves))
-
-
-def reached(curve: Curve, height: float) -> float:
-    points = sorted(curve)
-    return next((x for x, y in points if y >= height), points[-1][0])

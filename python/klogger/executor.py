@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 import duckdb
 
 from klogger import analysis as analyses
-from klogger import costs, losses, rules, sqlerror
+from klogger import costs, folders, losses, rules, spans
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
+from klogger.sqltext import identifier
+from klogger.statements import Connection, execute, execute_whole, include
 from klogger.units import plain
 
 # A log is untrusted, and a table of a million threads cannot be read.
@@ -32,12 +34,8 @@ LOW_WEIGHT = 0.0
 ABSENT = re.compile(r"Table with name ([A-Z][A-Z0-9_]*) does not exist")
 
 
-class Rejected(Failure):
-    """SQL that DuckDB rejects: why, and where in the file."""
-
-    def __init__(self, where: str, fault: sqlerror.Fault) -> None:
-        super().__init__("\n".join([f"{where}: {fault.lines()[0]}", *fault.lines()[1:]]))
-        self.fault = fault
+# A table that an analysis makes for itself.
+TABLE = re.compile(r"\bCREATE\s+TEMP\s+TABLE\s+(\w+)", re.IGNORECASE)
 
 
 @dataclass
@@ -103,15 +101,19 @@ def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
     return [by_name[n] for n in dict.fromkeys(wanted)]
 
 
+# Of a result, from the connection that has what the analysis includes and sets up.
+Filler = Callable[[Result, duckdb.DuckDBPyConnection], None]
+
+
 class Session:
     """Analyses of one log. Those of one folder share a connection, so that what they include is
     computed once.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, found: list[Analysis] | None = None) -> None:
         self.log = log
-        self.analyses = analyses.find(log.schemas)
-        self.open: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
+        self.analyses = analyses.find(log.schemas) if found is None else found
+        self.open: dict[Path, Connection] = {}
 
     def __enter__(self) -> Session:
         return self
@@ -120,22 +122,59 @@ class Session:
         for cursor, _included in self.open.values():
             cursor.close()
 
-    def connection(self, one: Analysis) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
-        """Of the folder of an analysis: the connection, and the names of what was included."""
-        folder = one.path.parent
+    def connection(self, one: Analysis) -> Connection:
+        """For what is in the folder of an analysis."""
+        folder = one.folder
         if folder not in self.open:
             self.open[folder] = (self.log.cursor(), set())
         return self.open[folder]
 
-    def run(self, one: Analysis) -> Result:
-        return run(self.log, one, *self.connection(one))
+    def run(self, one: Analysis, fill: Filler | None = None) -> Result:
+        """`fill`: what is asked of its sections, if not all of them."""
+        return run(self, one, fill or fill_all)
+
+    def run_all(
+        self, chosen: Sequence[Analysis], progress: Callable[[str], None] | None = None
+    ) -> list[Result]:
+        """Runs analyses, of several folders at a time, and gives up what only one of them needs as
+        soon as it is done.
+        """
+
+        def work(one: Analysis) -> Result:
+            if progress is not None:
+                progress(one.title or one.name)
+            result = self.run(one)
+            self.forget(one)
+            return result
+
+        # All connections are made here, and spans are filled, which takes those of several folders.
+        runnable = [one for one in chosen if not one.faults and not lacking(self.log, one)]
+        for one in runnable:
+            self.connection(one)
+            spans.fill_for(self.log, one.whole(), self.connection)
+        return folders.each(chosen, work, self.connections, self.log.threads())
+
+    def connections(self) -> list[duckdb.DuckDBPyConnection]:
+        return [cursor for cursor, _included in self.open.values()]
+
+    def forget(self, one: Analysis) -> None:
+        """Drops the tables of its set-up: the next analysis has use for the memory."""
+        if one.folder in self.open:
+            cursor = self.open[one.folder][0]
+            for name in TABLE.findall(one.setup):
+                cursor.execute(f"DROP TABLE IF EXISTS temp.main.{identifier(name)}")
 
     def find(self, schema: str, name: str) -> Analysis | None:
+        """`spans`: those of the schema, as an expectation asks for them."""
+        if name == "spans":
+            files = [str(s.get("file", "")) for s in self.log.schemas if s.get("name") == schema]
+            return spans.as_analysis(schema, files[0] if files else "")
         return next((a for a in self.analyses if (a.schema, a.name) == (schema, name)), None)
 
     def prepared(self, one: Analysis) -> duckdb.DuckDBPyConnection:
         """The connection of an analysis, with the tables that it includes."""
         cursor, included = self.connection(one)
+        spans.fill_for(self.log, one.whole(), self.connection)
         include(one, cursor, included)
         return cursor
 
@@ -143,27 +182,23 @@ class Session:
 def run_all(
     log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None] | None = None
 ) -> Iterator[Result]:
-    """Runs analyses in turn."""
+    """The results of analyses, in their order."""
     with Session(log) as session:
-        for one in chosen:
-            if progress is not None:
-                progress(one.title or one.name)
-            yield session.run(one)
+        yield from session.run_all(list(chosen), progress)
 
 
-def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> Result:
-    result = Result(one)
+def run(session: Session, one: Analysis, fill: Filler) -> Result:
+    log, result = session.log, Result(one)
     if one.faults:
         result.status, result.reason = "failed", one.said(one.faults)
         return result
-    missing = [e for e in one.events if e.upper() not in log.events]
+    missing = lacking(log, one)
     if missing:
         return not_recorded(result, missing)
     begun = time.monotonic()
     try:
-        prepare(one, cursor, included)
-        fill(result, cursor)
-        check_drawn(result)
+        result.warnings += prepare(session, one)
+        fill(result, session.connection(one)[0])
     except Failure as failure:
         absent = ABSENT.search(str(failure))
         if absent is not None and absent[1].upper() not in log.events:
@@ -172,6 +207,7 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
         result.status, result.reason, result.failure = "failed", str(failure), failure
         return result
     result.warnings += losses.warnings(log, one.events)
+    result.warnings = list(dict.fromkeys(result.warnings))
     if one.costs:
         result.analysis = replace(one, notes=[*one.notes, costs.note(log.preamble, one.costs)])
     if not result.table.rows:
@@ -179,6 +215,11 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
         result.reason = one.empty or "the log has no such events"
     result.seconds = time.monotonic() - begun
     return result
+
+
+def lacking(log: Log, one: Analysis) -> list[str]:
+    """The events that an analysis needs and the log does not have."""
+    return [event for event in one.events if event.upper() not in log.events]
 
 
 def not_recorded(result: Result, missing: list[str]) -> Result:
@@ -193,26 +234,17 @@ def not_recorded(result: Result, missing: list[str]) -> Result:
     return result
 
 
-def prepare(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> None:
+def prepare(session: Session, one: Analysis) -> list[str]:
+    """Gives the warnings of the spans that it asks for."""
+    warnings = spans.fill_for(session.log, one.whole(), session.connection)
+    cursor, included = session.connection(one)
     include(one, cursor, included)
     if one.setup:
         execute_whole(cursor, one.placed("setup"), str(one.path))
+    return warnings
 
 
-def include(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> None:
-    for name in one.includes:
-        if name in included:
-            continue
-        path = one.path.parent / f"{name}.sql"
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"{path}: {error}") from None
-        execute_whole(cursor, text, str(path))
-        included.add(name)
-
-
-def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
+def fill_all(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
     one = result.analysis
     for section in one.sections:
         match section:
@@ -231,6 +263,7 @@ def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
     result.warnings += own_warnings(one, cursor)
     if "picture" not in one.sections:
         result.points = result.table
+    check_drawn(result)
 
 
 def check_drawn(result: Result) -> None:
@@ -267,26 +300,6 @@ def weight_of(row: list[Any]) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         return LOW_WEIGHT
     return min(max(float(given), 0.0), 1.0)
-
-
-def execute_whole(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
-    """Several statements; if one fails, none has been executed, and the next that includes them
-    gets the same error.
-    """
-    cursor.execute("BEGIN")
-    try:
-        execute(cursor, text, where)
-    except Failure:
-        cursor.execute("ROLLBACK")
-        raise
-    cursor.execute("COMMIT")
-
-
-def execute(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> duckdb.DuckDBPyConnection:
-    try:
-        return cursor.execute(text)
-    except duckdb.Error as error:
-        raise Rejected(where, sqlerror.fault(error, text)) from None
 
 
 def fetch(cursor: duckdb.DuckDBPyConnection, limit: int) -> Rows:

@@ -16,6 +16,8 @@ from klogger.failure import Failure
 from klogger.program import JSON, cannot_run, find_klogger, said
 
 SUFFIX = "-parquet"
+# Of a name in a message.
+NAME_MAX = 200
 SEGMENT = re.compile(r"segment-[0-9]{6,}\.klog")
 
 
@@ -26,7 +28,8 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
     `quiet`: errors of the exporter are raised, not printed, and it shows no progress.
     """
     log = Path(path)
-    if log.is_dir():
+    # Those of Path raise an error if the name is too long, as that of a query in its place is.
+    if os.path.isdir(log):
         if (log / "meta.json").is_file():
             return log
         if not has_segments(log):
@@ -36,8 +39,9 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
             )
         if log.name in ("", ".."):
             log = log.resolve()
-    if not log.exists():
-        raise Failure(f"{log}: no such file", help="'klogger record' makes logs")
+    if not os.path.exists(log):
+        name = str(log) if len(str(log)) <= NAME_MAX else f"{str(log)[:NAME_MAX]}..."
+        raise Failure(f"{name}: no such file", help="'klogger record' makes logs")
     if not os.access(log, os.R_OK):
         raise Failure(f"{log}: permission denied", help="check its owner and mode, or use sudo")
     beside = log.with_name(log.name + SUFFIX)

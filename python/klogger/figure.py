@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klogger.analysis import CHOICES
-from klogger.ends import END, span
+from klogger.curves import END, span
 from klogger.executor import Result
 from klogger.units import BLOCKS, bar, printable, show
 

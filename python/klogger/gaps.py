@@ -10,6 +10,9 @@ from typing import Any
 
 import duckdb
 
+from klogger.folder import Folder
+from klogger.made import Made
+from klogger.opening import Opening
 from klogger.prelude import numbers
 from klogger.sqltext import identifier
 
@@ -69,25 +72,6 @@ CREATE MACRO klogger.missing(events) AS TABLE
   )
   SELECT place, from_ns, max(to_ns) OVER (PARTITION BY place ORDER BY from_ns) AS until FROM placed;
 
--- broken: the rows of a table or view with the columns place (a CPU, or NULL: any), from_ns and
--- to_ns (NULL: since ever, for ever); and the column `broken`: events of these names are missing in
--- between. Most logs have no gap; they are spared the joins by time.
-CREATE MACRO klogger.broken(spans, events) AS TABLE
-  WITH span AS MATERIALIZED (
-    FROM query_table(spans)
-  ), gap AS MATERIALIZED (
-    FROM klogger.missing(events)
-  )
-  SELECT *, false AS broken FROM span WHERE (SELECT count(*) FROM gap) = 0
-  UNION ALL
-  SELECT s.*,
-         greatest(coalesce(g.until, -1), coalesce(a.until, -1)) > coalesce(s.from_ns, -1) AS broken
-  FROM (FROM span WHERE (SELECT count(*) FROM gap) > 0) AS s
-  ASOF LEFT JOIN gap AS g
-  ON coalesce(s.place::INTEGER, -2) = g.place AND coalesce(s.to_ns, 9223372036854775807) > g.from_ns
-  ASOF LEFT JOIN (FROM gap WHERE place = -1) AS a
-  ON coalesce(s.to_ns, 9223372036854775807) > a.from_ns;
-
 -- pairs: what begins with an event of one table or view, and ends with one of another. Both have
 -- the columns
 --   key     pairs are looked for among events of the same key, each of which does one thing at a
@@ -125,14 +109,48 @@ CREATE MACRO klogger.pairs(of_begins, of_ends) AS TABLE
   FROM step WHERE begins AND (begins_next IS NOT false OR who IS DISTINCT FROM who_next);
 """
 
+BROKEN = """
+-- broken: the rows of a table or view with the columns place (a CPU, or NULL: any), from_ns and
+-- to_ns (NULL: since ever, for ever); and the column `broken`: events of these names are missing in
+-- between. Most logs have no gap: they are spared the joins by time, and need not keep the rows for
+-- them (WHOLE).
+CREATE OR REPLACE MACRO klogger.broken(spans, events) AS TABLE
+  WITH span AS MATERIALIZED (
+    FROM query_table(spans)
+  ), gap AS MATERIALIZED (
+    FROM klogger.missing(events)
+  )
+  SELECT *, false AS broken FROM span WHERE (SELECT count(*) FROM gap) = 0
+  UNION ALL
+  SELECT s.*,
+         greatest(coalesce(g.until, -1), coalesce(a.until, -1)) > coalesce(s.from_ns, -1) AS broken
+  FROM (FROM span WHERE (SELECT count(*) FROM gap) > 0) AS s
+  ASOF LEFT JOIN gap AS g
+  ON coalesce(s.place::INTEGER, -2) = g.place AND coalesce(s.to_ns, 9223372036854775807) > g.from_ns
+  ASOF LEFT JOIN (FROM gap WHERE place = -1) AS a
+  ON coalesce(s.to_ns, 9223372036854775807) > a.from_ns;
+"""
+# Of a log without gaps.
+WHOLE = """
+CREATE OR REPLACE MACRO klogger.broken(spans, events) AS TABLE
+  SELECT *, false AS broken FROM query_table(spans)
+"""
+
+OF_GAPS = "event VARCHAR, from_ns BIGINT, to_ns BIGINT, count BIGINT, key VARCHAR"
+NO_GAPS = {
+    "gap": f"CREATE OR REPLACE TABLE klogger.gap (cpu SMALLINT, {OF_GAPS})",
+    "thread_gap": "CREATE OR REPLACE TABLE klogger.thread_gap"
+    f" (tid INTEGER, tgid INTEGER, {OF_GAPS})",
+}
 DUMPS = ("DUMP_BEGIN", "DUMP_FINISH")
 
 
-def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) -> None:
+def hold_to_start(made: Made, events: Iterable[str]) -> None:
     """No event is older than the log: one whose clock was behind, of which the ledger says so, is
     moved to its start, so that no time is negative.
     """
     query = "SELECT DISTINCT event FROM klogger.ledger WHERE key = 'before_start'"
+    connection = made.connection
     early = {event for (event,) in connection.execute(query).fetchall()}
     for event in early.intersection(events):
         found = connection.execute(
@@ -142,14 +160,40 @@ def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) 
         if found is not None:
             query = found[0].partition(" AS ")[2].rstrip(";")
             query = query.replace("*", "* REPLACE (greatest(time, 0) AS time)", 1)
-            connection.execute(f"CREATE OR REPLACE VIEW main.{identifier(event)} AS {query}")
+            made.view(f'main."{event}"', query)
 
 
 def create(
-    connection: duckdb.DuckDBPyConnection, events: Mapping[str, Any], preamble: Mapping[str, Any]
+    made: Made, events: Mapping[str, Any], preamble: Mapping[str, Any], folder: Folder
 ) -> None:
     """Tables that stand on event tables, and the functions that need them."""
-    hold_to_start(connection, [e.name for e in events.values()])
+    nothing = folder.is_empty("ledger") and ("LOST" not in events or folder.is_empty("LOST"))
+    if not folder.is_empty("ledger"):
+        hold_to_start(made, [e.name for e in events.values()])
+    fill_recording(made, events, preamble, folder.opening())
+    if nothing:
+        for name in ("gap", "thread_gap"):
+            made.define(f"klogger.{name}", NO_GAPS[name])
+    else:
+        fill_gaps(made, events, preamble)
+    made.define("pairs", PAIRS)
+    made.define("broken", WHOLE if nothing or not has_gaps(made.connection) else BROKEN)
+
+
+def fill_recording(
+    made: Made, events: Mapping[str, Any], preamble: Mapping[str, Any], kept: Opening | None
+) -> None:
+    recorder = preamble.get("recorder")
+    overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
+    cpus = numbers(preamble, "host", "cpus")
+    if kept is not None:
+        made.table(
+            "klogger.recording",
+            "SELECT 0::BIGINT AS from_ns, $1::BIGINT AS to_ns, $2::BOOLEAN AS finished,"
+            " $3::BOOLEAN AS overwrite, $4::INTEGER[] AS cpus",
+            [kept.to_ns, kept.finished, overwrite, cpus], same=True,
+        )  # fmt: skip
+        return
     finish = (
         "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
     )
@@ -161,14 +205,16 @@ def create(
         for e in events.values()
         if e.name not in DUMPS
     ]
-    recorder = preamble.get("recorder")
-    overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
-    connection.execute(
-        "CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
+    made.table(
+        "klogger.recording",
+        "SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
         f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite, $1::INTEGER[] AS cpus"
         f" FROM ({' UNION ALL '.join(last)})",
-        [numbers(preamble, "host", "cpus")],
+        [cpus],
     )
+
+
+def fill_gaps(made: Made, events: Mapping[str, Any], preamble: Mapping[str, Any]) -> None:
     gaps = [
         "SELECT cpu, event, from_ns,"
         " coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
@@ -182,13 +228,14 @@ def create(
         start = clock.get("start_ns", 0) if isinstance(clock, dict) else 0
         start = start if isinstance(start, int) else 0
         gaps += [lost(start, "cpu", "cpu IS NOT NULL"), UNPLACED]
-        if has_threads(connection):
+        if has_threads(made.connection):
             thread_gaps += [lost(start, "tid, tgid", "tid IS NOT NULL"), THREAD_UNPLACED]
-    connection.execute(f"CREATE TABLE klogger.gap AS {' UNION ALL BY NAME '.join(gaps)}")
-    connection.execute(
-        f"CREATE TABLE klogger.thread_gap AS {' UNION ALL BY NAME '.join(thread_gaps)}"
-    )
-    connection.execute(PAIRS)
+    made.table("klogger.gap", " UNION ALL BY NAME ".join(gaps))
+    made.table("klogger.thread_gap", " UNION ALL BY NAME ".join(thread_gaps))
+
+
+def has_gaps(connection: duckdb.DuckDBPyConnection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM klogger.gap").fetchall()[0][0])
 
 
 def has_threads(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import duckdb
-
+from klogger.made import Made
 from klogger.sqltext import identifier, literal
 
 if TYPE_CHECKING:
@@ -25,10 +24,14 @@ OF_THREADS = ("tid", "tgid")
 WORDS = frozenset({"hex", "code", "stack", "device", "ip", "endpoint", "errno"})
 
 
-def create(connection: duckdb.DuckDBPyConnection, events: Iterable[tuple[Event, bool]]) -> None:
+def create(made: Made, events: Iterable[tuple[Event, bool]]) -> None:
     """`events`: of which the log has some, but for the recorder's own; and whether programs log
     them.
     """
+    connection, events = made.connection, list(events)
+    forms = [made.sources.get(f'main."{event.name}"', ()) for event, _ in events]
+    if made.is_there("happened", [(e.name, p, e.fields) for e, p in events], forms):
+        return
     # A table that the log lacks has other columns.
     there = set(
         connection.execute(
@@ -55,8 +58,10 @@ def create(connection: duckdb.DuckDBPyConnection, events: Iterable[tuple[Event, 
         " 0 AS pid WHERE false"
     )
     texts.append("SELECT k.*, '' AS what FROM query_table(source) AS k WHERE false")
-    connection.execute(f"CREATE VIEW klogger.happened AS {' UNION ALL '.join(arms)}")
-    connection.execute(f"CREATE MACRO klogger.told(source) AS TABLE {' UNION ALL '.join(texts)}")
+    connection.execute(f"CREATE OR REPLACE VIEW klogger.happened AS {' UNION ALL '.join(arms)}")
+    connection.execute(
+        f"CREATE OR REPLACE MACRO klogger.told(source) AS TABLE {' UNION ALL '.join(texts)}"
+    )
 
 
 def name_of(field: Field, of_programs: bool) -> str:

@@ -14,15 +14,18 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from klogger import gaps, happened, prelude, sqlerror
-from klogger.export import cache_home, tables_of
+from klogger import folder, gaps, happened, prelude, spans, sqlerror
+from klogger.export import cache_home
 from klogger.failure import Failure, did_you_mean
+from klogger.folder import Folder
+from klogger.made import Made
+from klogger.opening import Opening
 from klogger.sqltext import identifier, literal
 from klogger.units import printable
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 # Python itself need the rest. DuckDB spills what it sorts and joins, but not the values of one
 # quantile: these grow with the log.
 MEMORY_MIB, MEMORY_MIB_MAX = 512, 3072
-BYTES_PER_EVENT = 25
+BYTES_PER_EVENT = 50
 THREADS_MAX = 4
 SEARCH_PATH = "SET search_path = 'main,klogger'"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -113,6 +116,12 @@ class Log:
     meta: dict[str, Any]
     connection: duckdb.DuckDBPyConnection
     events: Events = field(default_factory=Events)
+    # Whether queries reach no files.
+    locked: bool = False
+    # The tables of `spans` that are filled, with the warnings of each.
+    filled: dict[str, list[str]] = field(default_factory=dict)
+    # Whether its ledger has nothing to warn of; None: nobody has asked.
+    clean: bool | None = None
     _link: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -128,6 +137,7 @@ class Log:
         It is computed when it is asked for: `.df()` makes a DataFrame, `.show()` prints it,
         `.fetchall()` are tuples.
         """
+        spans.fill_for(self, query)
         try:
             return self.connection.sql(query)
         except duckdb.Error as error:
@@ -176,6 +186,12 @@ class Log:
         return section(self.meta, "preamble")
 
     @property
+    def start_ns(self) -> int:
+        """CLOCK_MONOTONIC at the log's time 0, in ns; 0 if the log does not say."""
+        found = section(self.preamble, "clock").get("start_ns")
+        return found if isinstance(found, int) else 0
+
+    @property
     def schemas(self) -> list[dict[str, Any]]:
         """name, doc, file and text of each schema that was recorded; only the name, if the log has
         no more.
@@ -207,6 +223,10 @@ class Log:
             return (end - start) / 1e9
         return float(self.rows("SELECT to_ns - from_ns FROM klogger.recording")[0][0]) / 1e9
 
+    def threads(self) -> int:
+        """How many DuckDB uses."""
+        return int(self.rows("SELECT current_setting('threads')")[0][0])
+
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own to the same tables: its temporary tables are seen by no
         one else.
@@ -234,47 +254,55 @@ def open(
     locked: bool = False,
     writable: Iterable[Path] = (),
 ) -> Log:
-    """Opens a log, or the directory that `klogger export --to parquet` made of one.
+    """Opens a log, the directory that `klogger export --to parquet` made of one, or the entry of a
+    recording in a dataset.
 
     `locked`: queries can reach no files but the log's own tables, and those that are `writable`.
     `quiet`: see `export.tables_of`.
     """
-    directory = tables_of(path, quiet=quiet)
+    tables = folder.find(path, quiet=quiet)
+    directory = tables.directory
     try:
-        meta = json.loads((directory / "meta.json").read_text(errors="replace"))
+        meta = json.loads(tables.meta().read_text(errors="replace"))
     except (OSError, ValueError) as error:
-        raise Failure(
-            f"{directory}/meta.json: {error}", help=f"remove {directory}, and it will be made anew"
-        ) from None
-    link = without_glob_characters(directory)
-    root = Path(link.name) / "tables" if link else directory.absolute()
+        raise Failure(f"{tables.meta()}: {error}", help=tables.remedy()) from None
+    link = without_glob_characters(tables)
     connection = connect()
     log = Log(Path(path), directory, meta if isinstance(meta, dict) else {}, connection, _link=link)
     try:
-        prelude.create(connection, root, log.preamble)
-        log.events = events_of(connection)
-        connection.execute(f"SET memory_limit = '{memory_mib(log.events.values())}MiB'")
-        log.events.connection = connection
-        for event in log.events.values():
-            if not prelude.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
-                connection.execute(prelude.empty_event(event.name, [f.name for f in event.fields]))
-        gaps.create(connection, log.events, log.preamble)
-        own = [event for event in log.events.values() if event.logged and event.schema != "klogger"]
-        happened.create(connection, ((event, log.is_of_programs(event)) for event in own))
-        connection.execute(SEARCH_PATH)
+        fill(log, tables, Made(connection))
     except duckdb.Error as error:
         message = str(error).splitlines()[0]
-        raise Failure(
-            f"{directory}: {message}", help=f"remove {directory}, and it will be made anew"
-        ) from None
+        raise Failure(f"{directory}: {message}", help=tables.remedy()) from None
     if locked:
-        lock(connection, root, writable)
+        lock(connection, tables, writable)
+        log.locked = True
     return log
+
+
+def fill(log: Log, tables: Folder, made: Made) -> None:
+    """Its tables, and the functions that stand on them."""
+    prelude.create(made, tables, log.preamble)
+    log.events = events_known(made, tables.opening())
+    made.define("memory", f"SET memory_limit = '{memory_mib(log.events.values())}MiB'")
+    log.events.connection = made.connection
+    for event in log.events.values():
+        name = f'main."{event.name}"'
+        if not prelude.view(made, name, tables.query(event.name), tables.form(event.name)):
+            made.define(name, prelude.empty_event(event.name, [f.name for f in event.fields]))
+    gaps.create(made, log.events, log.preamble, tables)
+    if tables.is_empty("ledger"):
+        log.clean = True
+    own = [event for event in log.events.values() if event.logged and event.schema != "klogger"]
+    spans.create(made)
+    happened.create(made, ((event, log.is_of_programs(event)) for event in own))
+    made.connection.execute(SEARCH_PATH)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
-    threads = min(len(os.sched_getaffinity(0)), THREADS_MAX)
+    threads = int(os.environ.get("KLOGGER_THREADS") or 0)
+    threads = threads or min(len(os.sched_getaffinity(0)), THREADS_MAX)
     connection.execute(f"SET threads = {threads}")
     connection.execute(f"SET memory_limit = '{MEMORY_MIB}MiB'")
     # In a notebook without ipywidgets there is no progress bar, and DuckDB rejects this setting.
@@ -296,18 +324,36 @@ def memory_mib(events: Iterable[Event]) -> int:
     return max(MEMORY_MIB, min(needed, MEMORY_MIB_MAX))
 
 
-def lock(connection: duckdb.DuckDBPyConnection, root: Path, writable: Iterable[Path]) -> None:
+def lock(connection: duckdb.DuckDBPyConnection, tables: Folder, writable: Iterable[Path]) -> None:
     """An analysis may come with another user's schema and is untrusted: it can read this log and
     nothing else.
 
     Analyses say which order they want, and are faster without another.
     """
     connection.execute("SET preserve_insertion_order = false")
-    connection.execute(f"SET allowed_directories = [{literal(str(root))}]")
+    folders, files = tables.readable()
     # DuckDB writes a file that is there already under another name first.
-    paths = [p.absolute().with_name(start + p.name) for p in writable for start in ("", "tmp_")]
-    connection.execute(f"SET allowed_paths = [{', '.join(literal(str(p)) for p in paths)}]")
+    files += [p.absolute().with_name(start + p.name) for p in writable for start in ("", "tmp_")]
+    for setting, paths in (("allowed_directories", folders), ("allowed_paths", files)):
+        listed = ", ".join(literal(str(path)) for path in paths)
+        connection.execute(f"SET {setting} = [{listed}]")
     connection.execute("SET enable_external_access = false")
+
+
+def events_known(made: Made, kept: Opening | None) -> Events:
+    """Logs of the same schemata have the same events, but for how many of them."""
+    if kept is None:
+        return events_of(made.connection)
+    key = ("events", kept.events)
+    found: Events | None = made.found.get(key)
+    if found is None or {event.name for event in found.values()} != kept.counts.keys():
+        found = made.found[key] = events_of(made.connection)
+        return found
+    counted = Events()
+    for name, event in found.items():
+        logged, lost = kept.counts[event.name]
+        counted[name] = replace(event, logged=logged, lost=lost)
+    return counted
 
 
 def events_of(connection: duckdb.DuckDBPyConnection) -> Events:
@@ -376,10 +422,11 @@ def section(of: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def without_glob_characters(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
+def without_glob_characters(tables: Folder) -> tempfile.TemporaryDirectory[str] | None:
     """DuckDB takes `*?[` in a path for wildcards: then a link to the directory stands in for it."""
-    if not set("*?[]{}") & set(str(directory.absolute())):
+    if not set("*?[]{}") & set(str(tables.root)):
         return None
     link = tempfile.TemporaryDirectory(prefix="klogger-")
-    (Path(link.name) / "tables").symlink_to(directory.absolute())
+    (Path(link.name) / "tables").symlink_to(tables.root)
+    tables.moved(Path(link.name) / "tables")
     return link

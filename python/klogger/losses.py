@@ -16,6 +16,8 @@ KINDS_MAX = 6
 
 def warnings(log: Log, events: Iterable[str]) -> list[str]:
     """One sentence for each kind of loss of these events, or of all events."""
+    if is_clean(log):
+        return []
     names = sorted({e.upper() for e in events})
     of_programs = any(log.is_of_programs(log.events[n]) for n in names if n in log.events)
     rows = log.connection.cursor().execute(
@@ -33,6 +35,19 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
         sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()
     ]
     return found + samples(log, names) + excluded(log, names)
+
+
+def is_clean(log: Log) -> bool:
+    """Most logs are, and there may be thousands of them. The ledger of an open log stays the
+    same.
+    """
+    if log.clean is None:
+        found = log.connection.cursor().execute(
+            "SELECT EXISTS (FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+            " OR key IN ('rate_limited', 'excluded'))"
+        )
+        log.clean = not found.fetchall()[0][0]
+    return log.clean
 
 
 def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:

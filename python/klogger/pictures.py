@@ -299,13 +299,16 @@ def timeline(d: Drawing) -> Any:
         record["klogger_low"] = base + 1 - height * low - (1 - height) / 2
         record["klogger_high"] = base + 1 - height * high - (1 - height) / 2
     # Names are data: an expression that was made of them would be evaluated.
-    labels = alt.param(name="klogger_rows", value=[f"{d.title('row')} {v}" for v in rows])
+    low_rows = d.parts.get("rows") == "low"
+    start = "" if low_rows else f"{d.title('row')} "
+    labels = alt.param(name="klogger_rows", value=[f"{start}{v}" for v in rows])
     places = [i + 0.5 for i in range(len(rows))]
     label = "klogger_rows[datum.value - 0.5]"
     axis = alt.Axis(
-        title=None, values=places, labelExpr=label, grid=False, ticks=False, domain=False
-    )
-    size = max(16, min(90, 900 // len(rows)))
+        title=None, values=places, labelExpr=label, grid=False, ticks=False, domain=False,
+        labelLimit=LABEL_LIMIT if low_rows else alt.Undefined,
+    )  # fmt: skip
+    size = 24 if low_rows else max(16, min(90, 900 // len(rows)))
     end = max(d.numbers("x2"))
     # The last bar ends later than it begins.
     ticks = {"values": round_ticks(end)} if d.unit("x") == "ns" and not d.live else {}

@@ -9,13 +9,13 @@ lambda, begins with `klogger`, in a form that no event or field can have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import duckdb
-
-from klogger import costs, decodings, durations
+from klogger import costs, decodings, durations, histograms
+from klogger.folder import Folder
+from klogger.made import Made
+from klogger.opening import Opening
 from klogger.sqltext import identifier
 
 # The columns that the exporter promises, for a log in which such a table is missing.
@@ -52,13 +52,29 @@ DOCS = {
 }
 
 
+# The recorder's own threads are not in the process table of a log of a workload, but may have run
+# next.
+THREADS = """
+  WITH own AS MATERIALIZED (
+    SELECT pid, max(tgid) AS tgid, arg_max(comm, from_ns) AS comm, count(*) AS names
+    FROM klogger.process GROUP BY pid
+  )
+  FROM own
+  UNION ALL
+  SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder WHERE pid NOT IN (SELECT pid FROM own)"""
+RENAMED = """
+  SELECT pid, from_ns, comm,
+         lead(from_ns, 1, 9223372036854775807) OVER (PARTITION BY pid ORDER BY from_ns) AS to_ns
+  FROM klogger.process
+  WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1)"""
+# The same of rows that are known.
+KNOWN_THREADS = """
+  SELECT unnest($1::INTEGER[]) AS pid, unnest($2::INTEGER[]) AS tgid, unnest($3::VARCHAR[]) AS comm,
+         unnest($4::BIGINT[]) AS names"""
+KNOWN_RENAMED = """
+  SELECT unnest($1::INTEGER[]) AS pid, unnest($2::BIGINT[]) AS from_ns,
+         unnest($3::VARCHAR[]) AS comm, unnest($4::BIGINT[]) AS to_ns"""
 NAMES = """
-CREATE TABLE klogger.thread AS
-  SELECT pid, max(tgid) AS tgid, arg_max(comm, from_ns) AS comm, count(*) AS names
-  FROM klogger.process GROUP BY pid;
-CREATE TABLE klogger.renamed AS
-  SELECT pid, from_ns, comm FROM klogger.process
-  WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1);
 CREATE MACRO klogger.comm(p, t) AS coalesce(
   (SELECT arg_max("klogger comm", "klogger from")
    FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", from_ns AS "klogger from"
@@ -90,42 +106,72 @@ CREATE MACRO klogger.curve_of(source, points) AS TABLE
   SELECT series, place, ns, part FROM curve
   UNION SELECT series, place, shortest, 0 FROM curve;
 CREATE MACRO klogger.label(name, p) AS coalesce(nullif(name, ''), 'thread ' || p);
--- The rows of a table or view, and the column `program`: the name that the thread `pid` had at
--- `time`. Most threads have one name, which is found by hashing; only the others need the costlier
--- join by time.
-CREATE MACRO klogger.with_program(source) AS TABLE
+"""
+# The rows of a table or view, and the column `program`: the name that the thread `pid` had at
+# `time`. The source is read once, and names are found by hashing: a thread with several names is
+# looked for among these.
+WITH_PROGRAM = """
+CREATE OR REPLACE MACRO klogger.with_program(source) AS TABLE
+  SELECT s.*, klogger.label(CASE WHEN t.names > 1 THEN r.comm ELSE t.comm END, s.pid) AS program
+  FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid
+  LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns AND s.time < r.to_ns"""
+# If one has more names than this, that takes longer than a join by time.
+NAMES_MAX = 64
+WITH_PROGRAM_BY_TIME = """
+CREATE OR REPLACE MACRO klogger.with_program(source) AS TABLE
   SELECT s.*, klogger.label(t.comm, s.pid) AS program
   FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid
   WHERE t.names IS NULL OR t.names = 1
   UNION ALL
   SELECT s.*, klogger.label(r.comm, s.pid) AS program
   FROM (SELECT * FROM query_table(source) SEMI JOIN klogger.renamed USING (pid)) AS s
-  ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns;
-"""
-
-# The recorder's own threads are not in the process table of a log of a workload, but may have run
-# next.
-RECORDER = """
-INSERT INTO klogger.thread
-SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder
-WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""
+  ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns"""
 
 
-def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
+def create(made: Made, folder: Folder, preamble: Mapping[str, Any]) -> None:
     """Tables of the exporter, and the functions that they define."""
-    connection.execute("CREATE SCHEMA klogger")
+    made.define("schema", "CREATE SCHEMA IF NOT EXISTS klogger")
     for name, columns in TABLES.items():
-        if not view(connection, f"klogger.{name}", root / f"{name}.parquet"):
-            connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
-    connection.execute(durations.sql())
-    connection.execute(NAMES)
-    connection.execute(
-        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid",
-        [numbers(preamble, "recorder", "tids")],
-    )
-    connection.execute(RECORDER)
-    costs.create(connection, preamble)
-    decodings.create(connection)
+        if not view(made, f"klogger.{name}", folder.query(name), folder.form(name)):
+            made.define(f"klogger.{name}", f"CREATE OR REPLACE TABLE klogger.{name} ({columns})")
+    made.define("durations", durations.sql())
+    tids = numbers(preamble, "recorder", "tids")
+    made.table(
+        "klogger.recorder", "SELECT unnest($1::INTEGER[]) AS pid", [tids], same=True,
+    )  # fmt: skip
+    kept = folder.opening()
+    fill_threads(made, kept, tids)
+    made.define("names", NAMES)
+    few = names_of(made, kept) <= NAMES_MAX
+    made.define("with_program", WITH_PROGRAM if few else WITH_PROGRAM_BY_TIME)
+    made.define("histograms", histograms.SQL)
+    costs.create(made, preamble)
+    decodings.create(made, kept.decodings if kept is not None else "")
+
+
+def fill_threads(made: Made, kept: Opening | None, recorder: list[int]) -> None:
+    if kept is None or kept.threads is None or kept.renamed is None:
+        made.table("klogger.thread", THREADS)
+        made.table("klogger.renamed", RENAMED)
+        return
+    named = {row[0] for row in kept.threads}
+    own = [(tid, None, "(recorder)", 1) for tid in dict.fromkeys(recorder) if tid not in named]
+    threads = columns_of([*kept.threads, *own])
+    made.table("klogger.thread", KNOWN_THREADS, threads, same=True)
+    made.table("klogger.renamed", KNOWN_RENAMED, columns_of(kept.renamed), same=True)
+
+
+def columns_of(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Of four columns."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+
+
+def names_of(made: Made, kept: Opening | None) -> int:
+    """How many names the thread has that has most of them."""
+    if kept is not None:
+        return kept.names
+    ((most,),) = made.connection.execute("SELECT max(names) FROM klogger.thread").fetchall()
+    return most or 0
 
 
 def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:
@@ -139,17 +185,17 @@ def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:
     )
 
 
-def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
-    """Makes a view of a Parquet file; false if there is no such file."""
-    if not file.is_file():
+def view(made: Made, name: str, query: str | None, form: object) -> bool:
+    """Makes a view of a query; false if there is none. `form`: the columns of its file."""
+    if query is None:
         return False
-    path = str(file).replace("'", "''")
-    connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+    made.view(name, query, form)
     return True
 
 
 def empty_event(name: str, fields: Iterable[str]) -> str:
     columns = "".join(f", {identifier(f)} BIGINT" for f in fields)
     return (
-        f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
+        f"CREATE OR REPLACE TABLE main.{identifier(name)}"
+        f" (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,10 +37,57 @@ def check(analysis: Analysis, events: Iterable[str]) -> list[Fault]:
     for column in analysis.columns.values():
         faults += column_faults(analysis, column)
     for name in analysis.includes:
-        if not (analysis.path.parent / f"{name}.sql").is_file():
+        if not (analysis.folder / f"{name}.sql").is_file():
             line = analysis.line_with("include")
             faults.append(Fault(f"no file {name}.sql to include", line, name))
     return faults + check_picture(analysis)
+
+
+# Units of numbers that are added up over the rows of several recordings.
+ADDED = ("count", "ns", "s", "bytes")
+
+
+def rule_of(column: Column) -> str:
+    """How a column combines over recordings, with `-- combine: sum`. Empty: it must say."""
+    if column.rule or not column.unit:
+        return column.rule or "key"
+    return "sum" if column.unit in ADDED else ""
+
+
+def rule_fault(analysis: Analysis, name: str) -> Fault | None:
+    """Of a column of the table that has no rule and needs one."""
+    column = analysis.columns.get(name)
+    if column is None or rule_of(column):
+        return None
+    return Fault(
+        f"column {name}: the {column.unit} of several recordings is no sum of theirs",
+        analysis.line_with(f"column {name}"),
+        name,
+        f"say what it is, as in '-- column {name} [{column.unit}, A/B]'; or apart: left out",
+    )
+
+
+def named_faults(analysis: Analysis, column: Column) -> list[Fault]:
+    """What a rule names must be there. Histograms are found when the query is run."""
+    if not column.rule:
+        return []
+    line = analysis.line_with(f"column {column.name}")
+    if analysis.combine != "sum":
+        what = f"column {column.name}: '{column.rule}' is for '-- combine: sum'"
+        return [Fault(what, line, column.rule, "write '-- combine: sum'")]
+    of_histogram = column.rule[0] in "0."
+    names = [] if of_histogram else re.findall(r"\w+", column.rule.removeprefix("of "))
+    plain = "/" not in column.rule and " " not in column.rule
+    return [
+        Fault(
+            f"column {column.name}: there is no column {name}",
+            line,
+            name,
+            did_you_mean(name, analysis.columns) or "",
+        )
+        for name in ([] if plain else names)
+        if name not in analysis.columns and name != "seconds"
+    ]
 
 
 def column_faults(analysis: Analysis, column: Column) -> list[Fault]:
@@ -50,6 +98,7 @@ def column_faults(analysis: Analysis, column: Column) -> list[Fault]:
         close = did_you_mean(column.unit, [*UNITS, *MARKS]) or ""
         what = f"column {column.name}: unknown unit '{column.unit}'; known: {known}"
         found.append(Fault(what, line, column.unit, close))
+    found += named_faults(analysis, column)
     if not column.doc:
         what = f"column {column.name} is not documented"
         found.append(Fault(what, line, column.name, "say after the ':' what it holds"))
@@ -95,6 +144,8 @@ def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> lis
         for n in names
         if n not in analysis.columns
     ]
+    if section == "table" and analysis.combine == "sum":
+        faults += [fault for n in names if (fault := rule_fault(analysis, n)) is not None]
     return faults + check_drawn_columns(analysis, section, names)
 
 

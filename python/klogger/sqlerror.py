@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ UNKNOWN = re.compile(
     r'does not have a column named) "?([^"\s]+)"?'
 )
 POSITION = re.compile(r"\n\nLINE (\d+): (.*)\n(\s*)\^")
+# An error of another thread, as JSON within the message.
+WITHIN = re.compile(r'\{"exception_type".*"exception_message":("(?:[^"\\]|\\.)*")')
 HINT = re.compile(r"\n(?:Did you mean|Candidate bindings:|Candidate tables:) ([^\n]*)")
 
 
@@ -53,6 +56,9 @@ def fault(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> Fault:
     """`names`: the nearest of them is offered if one is unknown."""
     text = str(error)
     message = re.sub(r"^\w[\w ]* Error: ", "", text.split("\n", maxsplit=1)[0]).rstrip("!")
+    within = WITHIN.search(message)
+    if within is not None:
+        message = str(json.loads(within[1]))
     unknown = UNKNOWN.search(text)
     position = POSITION.search(text)
     place: tuple[int, str, int] = (0, "", 0)

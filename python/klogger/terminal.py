@@ -5,8 +5,10 @@ tables; as wide as the terminal is, with colours only there. No other module kno
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TextIO
 
 import rich.console
@@ -17,11 +19,12 @@ from rich.console import (
     RenderHook,
     RenderResult,
 )
+from rich.live import Live
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from klogger import figure, findings, ledger, remarks
+from klogger import figure, findings, ledger, remarks, waterfall_text
 from klogger.analysis import Analysis
 from klogger.executor import Result
 from klogger.ledger import Ledger
@@ -29,6 +32,7 @@ from klogger.remarks import Remark
 from klogger.summary import Summary
 from klogger.tables import print_cells, print_rows, print_table
 from klogger.units import printable
+from klogger.waterfall import Waterfall
 
 __all__ = ["Console", "console", "print_cells", "print_rows", "print_table"]
 
@@ -99,6 +103,24 @@ def without_blanks(line: list[Segment]) -> list[Segment]:
             break
         found.pop()
     return found
+
+
+@contextlib.contextmanager
+def lines(file: TextIO) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Lines below what is printed meanwhile, which are drawn again and again and go away in the
+    end. Nothing where there is no terminal.
+    """
+    if not file.isatty():
+        yield lambda _: None
+        return
+    out = Console(file=file, highlight=False, markup=False, emoji=False)
+    with Live(console=out, transient=True, auto_refresh=False, vertical_overflow="crop") as live:
+
+        def draw(found: Sequence[str]) -> None:
+            text = Text("\n".join(map(printable, found)), no_wrap=True, overflow="ellipsis")
+            live.update(text, refresh=True)
+
+        yield draw
 
 
 def print_grid(out: Console, grid: Table) -> None:
@@ -240,6 +262,21 @@ def print_drawn(
         out.print(Text(line, no_wrap=True, overflow="ellipsis"))
     for note in result.analysis.notes if notes else ():
         print_paragraph(out, "note", note, style="dim")
+
+
+def print_waterfalls(
+    out: Console, found: Iterable[Waterfall], said: Iterable[str], written: Iterable[Path]
+) -> None:
+    """No wider than a terminal has columns, and 80 where there is none."""
+    columns = min(out.width, WIDTH if out.is_terminal else 80)
+    print_warnings(out, said)
+    for number, one in enumerate(found):
+        if number:
+            out.print()
+        for line in waterfall_text.lines(one, columns):
+            out.print(Text(line, no_wrap=True, overflow="ellipsis"))
+    for path in written:
+        print_path(out, f"wrote {path}")
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:

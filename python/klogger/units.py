@@ -98,6 +98,12 @@ def printable(text: str) -> str:
 
 def plain(value: Any) -> Any:
     """A value as JSON can have it."""
+    kind = type(value)
+    # Nearly all are of these, and there may be millions.
+    if kind is int or kind is str or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, decimal.Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and not math.isfinite(value):

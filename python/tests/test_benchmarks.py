@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+import ext4_cost
 import loads
 import measure
 import page
@@ -63,6 +64,21 @@ def test_a_goal_without_numbers_is_not_reached() -> None:
     )
     wide = measure.goal("a / b", [10.0, 100.0], [100.0, 100.0], 0.5)
     assert wide == "- a / b: not measurable here (the runs spread too wide), to be at most 0.5"
+
+
+@pytest.mark.parametrize(
+    ("percent", "said"),
+    [
+        ([1.0, 2.0, 3.0], "yes"),
+        ([6.0, 7.0, 8.0], "no"),
+        ([-9.0, 2.0, 9.0], "not measurable here (spread)"),
+        ([-9.0, 7.0, 30.0], "not measurable here (spread)"),
+        # However far they are apart, nearly all are above the goal.
+        ([20.0, 40.0, 60.0], "no"),
+    ],
+)
+def test_what_spreads_by_more_than_the_goal_is_not_judged(percent: list[float], said: str) -> None:
+    assert ext4_cost.verdict(measure.spread(percent)) == said
 
 
 def test_pairs_are_divided_one_by_one() -> None:

@@ -20,9 +20,9 @@ import duckdb
 import pytest
 import support
 
-from klogger.cli import analysis, compare, complain, private_as, report, sql, write
+from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql, write
 from klogger.failure import Failure
-from klogger_lab.cli import bench, guest, stopwatch, study, top, watch
+from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
@@ -181,7 +181,9 @@ WITHOUT_JSON = {
 def test_each_program_has_json_or_a_reason_why_not() -> None:
     lists = tomllib.loads((support.ROOT / "python/pyproject.toml").read_text())["tool"]["klogger"]
     names = {**lists["analyses"], **lists["elsewhere"]}
-    found = (analysis, bench, compare, report, sql, stopwatch, study, top, watch)
+    found = (
+        analysis, bench, collect, compare, dataset, report, sql, stopwatch, study, top, watch,
+    )  # fmt: skip
     modules = {module.__name__.rpartition(".")[2]: module for module in found}
     assert set(names) == modules.keys() | WITHOUT_JSON.keys()
     for module in found:

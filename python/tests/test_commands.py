@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from klogger.cli import analysis, compare, report, sql
-from klogger_lab.cli import bench, guest, stopwatch, study, top, watch
+from klogger.cli import analysis, compare, dataset, report, sql
+from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "python" / "commands.json"
@@ -27,12 +27,14 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "report": report.parser,
     "analysis": analysis.parser,
     "compare": compare.parser,
+    "dataset": dataset.parser,
     "stopwatch": stopwatch.parser,
     "watch": watch.parser,
     "top": top.parser,
     "study": study.parser,
     "bench": bench.parser,
     "guest": guest.parser,
+    "collect": collect.parser,
 }
 
 

@@ -281,10 +281,10 @@ def test_samples_keep_the_rules(path: Path, small_log: Path) -> None:
     with klogger.open(small_log, locked=True) as log:
         if any(e.upper() not in log.events for e in one.events):
             pytest.skip("of another schema than the small log")
-        found = extract.measure_one(log, one, log.cursor(), set())
-        cursor = log.cursor()
-        executor.prepare(one, cursor, set())
-        columns = [d[0] for d in cursor.execute(one.samples).description or []]
+        with executor.Session(log) as session:
+            found = extract.measure_one(session, one)
+            cursor, _ = session.connection(one)
+            columns = [d[0] for d in cursor.execute(one.samples).description or []]
     assert found.status in ("answer", "empty"), found.reason
     assert rules.check_columns(one, "samples", [c for c in columns if c != "time"]) == []
 

@@ -14,6 +14,7 @@ import support
 
 import klogger
 from klogger import costs, executor
+from klogger.made import Made
 
 
 def preamble(*events: Any) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def cost(event: str, ns: Any, low: Any = 1.0, high: Any = 2.0) -> dict[str, Any]
 def table(of: dict[str, Any]) -> list[tuple[Any, ...]]:
     con = duckdb.connect()
     con.execute("CREATE SCHEMA klogger")
-    costs.create(con, of)
+    costs.create(Made(con), of)
     query = "SELECT e, klogger.cost_of(e) FROM (VALUES ('A'), ('B')) AS v(e)"
     return (
         con.execute("SELECT event, ns, low_ns, high_ns FROM klogger.cost ORDER BY event").fetchall()

@@ -15,6 +15,7 @@ import support
 import klogger
 from klogger import export
 from klogger.cli import report
+from klogger.failure import Failure
 
 FAKE = """#!/bin/sh
 echo "$@" >> "{record}"
@@ -109,3 +110,11 @@ def test_roles_come_with_the_log(tmp_path: Path) -> None:
         assert [e.name for e in opened.with_role("switch_in")] == ["SCHEDIN"]
         assert [e.name for e in opened.with_role("switch_out")] == ["SCHEDOUT"]
         assert opened.with_role("waking") == []
+
+
+def test_a_query_in_the_place_of_a_log() -> None:
+    """Longer than a name of a file can be."""
+    with pytest.raises(Failure) as caught:
+        klogger.open(f"SELECT {'x, ' * 2000} 1")
+    assert caught.value.message.endswith("...: no such file")
+    assert len(caught.value.message) < 250

@@ -109,6 +109,7 @@ def by_sql(case: Case) -> list[tuple[int | None, int | None, bool, bool]]:
     con.execute(gaps.PAIRS)
     for gap in case.gaps:
         con.execute("INSERT INTO klogger.gap VALUES ($1, $2, $3, $4, 1, $5)", list(gap))
+    con.execute(gaps.BROKEN if gaps.has_gaps(con) else gaps.WHOLE)
     for name, column, events in (("b", "begun", case.begins), ("e", "ended", case.ends)):
         con.execute(f"CREATE TABLE {name} (key BIGINT, who BIGINT, time BIGINT, {column} BIGINT)")
         if events:

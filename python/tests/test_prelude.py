@@ -121,8 +121,17 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
          "(VALUES ([2, 0, 80, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1))",
          ["127.0.0.1:80"]),
         ("errno", "errno({0})", "(VALUES (5, 1), (6, 2))", ["5", "6"]),
+        ("span_text", "span_text({0}, {1}, 8)", "(VALUES ('read', 4096), ('lock', NULL))",
+         ["read 4096 B at 8", "lock"]),
         ("klogger_word", "klogger_word({0})", "(VALUES ('a b', 1), ('c', 2))", ['"a b"', "c"]),
         ("task_state", "task_state({0})", "(VALUES (0, 1), (3, 2))", ["0", "S|D"]),
+        ("bucket", "bucket({0})::VARCHAR", "(VALUES (5, 1), (200, 2), (-5, 3))",
+         ["5", "164", "-5"]),
+        ("middle", "middle({0})::VARCHAR", "(VALUES (5, 1), (164, 2))", ["5", "201"]),
+        ("merged", "merged({0})::VARCHAR", "(VALUES ([MAP {1: 2}, MAP {1: 3, 4: 5}], 1))",
+         ["{1=5, 4=5}"]),
+        ("quantile_of", "quantile_of({0}, 0.5)::VARCHAR",
+         "(VALUES (MAP {1: 2, 164: 7}, 1), (MAP {3: 1}, 2))", ["201", "3"]),
     ]  # fmt: skip
 
 
@@ -142,9 +151,16 @@ def test_no_name_is_captured(log: Log, function: str, rows: str, values: list[st
 def test_all_functions_are_tested(log: Log) -> None:
     found = log.rows(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE schema_name = 'klogger' AND"
-        " function_type = 'macro' AND function_name <> 'three_digits'"
+        " function_type = 'macro' AND function_name NOT IN ('three_digits', 'klogger_shift',"
+        " 'klogger_bucket', 'klogger_middle')"
     )
-    assert {name for (name,) in found} == {f[0] for f in functions()}
+    assert {name for (name,) in found} == {f[0] for f in functions()} | {"histogram_of"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_aggregate_captures_no_name(log: Log, name: str) -> None:
+    query = f'SELECT histogram_of("{name}")::VARCHAR FROM (VALUES (5), (200), (5)) AS v("{name}")'
+    assert log.rows(query) == [("{5=2, 164=1}",)]
 
 
 @pytest.mark.parametrize("alias", ["s", "t", "r", "klogger", "program"])

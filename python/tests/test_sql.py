@@ -113,7 +113,9 @@ def test_query_from_standard_input(
 def test_tables_and_one_of_them(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
     code, out, err = ask(capsys, small_log, ".tables")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()][-3:] == ["recording", "gap", "thread_gap"]
+    assert [line.split()[0] for line in out.splitlines()][-6:] == [
+        "recording", "gap", "thread_gap", "operation", "span", "cpu_span",
+    ]  # fmt: skip
     code, out, err = ask(capsys, small_log, ".schema migrate")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].startswith("MIGRATE  ")

@@ -17,7 +17,7 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn, TextIO
 
@@ -90,6 +90,12 @@ def complain(what: object, who: str = "klogger") -> None:
         print(json.dumps(said), file=sys.stderr)
         return
     print(fitted(f"{who}: {what}", sys.stderr), file=sys.stderr)
+
+
+def complain_of(missing: Mapping[str, str]) -> None:
+    """Of recordings of a dataset."""
+    for log, why in missing.items():
+        complain(f"warning: recording {log} is left out: {why}")
 
 
 def fitted(text: str, file: TextIO) -> str:

@@ -11,7 +11,16 @@ import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, add_common, complain, guarded, private_as, write
+from klogger.cli import (
+    Parser,
+    Progress,
+    add_common,
+    complain,
+    fleet,
+    guarded,
+    private_as,
+    write,
+)
 from klogger.cli.pager import paged
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
@@ -41,7 +50,8 @@ def parser() -> argparse.ArgumentParser:
     found = Parser(
         prog="klogger compare",
         usage="klogger compare A B [OPTION]...\n"
-        "       klogger compare A... --with B... [OPTION]...",
+        "       klogger compare A... --with B... [OPTION]...\n"
+        "       klogger compare DATASET --between NAME=VALUE NAME=VALUE [OPTION]...",
         description="What differs between two recordings, or several of each, and whether it"
         " is more than chance.",
         epilog=EPILOG,
@@ -56,6 +66,11 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--with", dest="others", metavar="B", nargs="+", help="those that they are compared with"
     )
+    found.add_argument(
+        "--between", metavar="NAME=VALUE", nargs=2,
+        help="the recordings of a dataset with these labels, hosts or kernels; several with commas"
+        " between them must all be met",
+    )  # fmt: skip
     found.add_argument(
         "--analysis", metavar="NAME", action="append", default=[], help="this one only (repeatable)"
     )
@@ -92,7 +107,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def compare(args: argparse.Namespace) -> int:
-    a, b = sides(args.logs, args.others)
+    a, b = between(args) if args.between else sides(args.logs, args.others)
     check_enough(args.fail_on, a, b)
     private_as(*a, *b)
     with Progress(after=1) as progress:
@@ -112,6 +127,12 @@ def compare(args: argparse.Namespace) -> int:
     for metric in failing:
         complain(f"worse by more than {100 * args.fail_on:g} %: {metric.name}")
     return 1 if failing else 0
+
+
+def between(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    if len(args.logs) != 1 or args.others or not fleet.is_dataset(args.logs[0]):
+        raise Failure("--between is for one dataset", help="klogger compare DIR --between A B")
+    return fleet.between(args.logs[0], args.between)
 
 
 def sides(logs: list[str], others: list[str] | None) -> tuple[list[str], list[str]]:

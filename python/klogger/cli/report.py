@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import klogger
-from klogger import executor, findings, remarks, terminal
-from klogger.analysis import Analysis, searched
-from klogger.cli import Parser, Progress, add_common, guarded, private_as, write
+from klogger import executor, findings, remarks, terminal, waterfall
+from klogger.analysis import searched
+from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as, write
 from klogger.cli.pager import paged
 from klogger.executor import Result
 from klogger.log import Log
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "file",
         metavar="FILE",
-        help="a log, or the directory that 'klogger export --to parquet' made",
+        help="a log, the directory that 'klogger export --to parquet' made, or a dataset",
     )
     found.add_argument(
         "--html", metavar="OUT", type=Path, help="write one file that needs no network"
@@ -58,8 +58,16 @@ def parser() -> argparse.ArgumentParser:
         help="this one only, with all rows (repeatable)",
     )
     found.add_argument(
+        "--operation",
+        metavar="N",
+        action="append",
+        default=[],
+        help="draw what the time of this operation went to: its number, or 'slowest' (repeatable)",
+    )
+    found.add_argument(
         "--list", action="store_true", help="only list the analyses that this log can answer"
     )
+    fleet.add_options(found)
     found.add_argument(
         "--format", choices=["text", "json"], help="what goes to the terminal (text)"
     )
@@ -70,6 +78,33 @@ def parser() -> argparse.ArgumentParser:
 def main(words: list[str] | None = None) -> int:
     args = parser().parse_intermixed_args(words)
     return guarded(lambda: report(args))
+
+
+def draw_operations(args: argparse.Namespace) -> int:
+    """Waterfalls, without the analyses."""
+    private_as(args.file)
+    log = klogger.open(args.file, quiet=False, locked=True)
+    try:
+        found = [waterfall.read(log, n) for n in waterfall.numbers_of(log, args.operation)]
+        said = waterfall.prepare(log)
+    finally:
+        log.close()
+    written = []
+    if args.png:
+        from klogger import png
+
+        for one in found:
+            path = args.png / f"operation-{one.id}.png"
+            write(path, png.render(waterfall.as_result(one)) or b"")
+            written.append(path)
+    if args.format == "json":
+        told = {"warnings": said, "operations": [one.as_json() for one in found]}
+        json.dump(told, sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
+        print()
+        return 0
+    with paged():
+        terminal.print_waterfalls(terminal.console(sys.stdout), found, said, written)
+    return 0
 
 
 @dataclass
@@ -83,8 +118,12 @@ class Report:
 
 
 def report(args: argparse.Namespace) -> int:
+    if fleet.is_asked(args):
+        return fleet.report(args)
     if args.list:
         return list_analyses(args)
+    if args.operation and not args.html:
+        return draw_operations(args)
     done = make(args)
     if args.format == "json":
         json.dump(as_json(done), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
@@ -122,17 +161,12 @@ def make(args: argparse.Namespace) -> Report:
     try:
         chosen = executor.choose(log, args.analysis)
         with progress, executor.Session(log) as session:
-            results = [answer(session, one, progress) for one in chosen]
+            results = session.run_all(chosen, progress)
             head = summary(log)
             written = write_files(args, session, head, results, progress)
             return Report(head, results, written, searched(log.schemas))
     finally:
         log.close()
-
-
-def answer(session: executor.Session, one: Analysis, progress: Callable[[str], None]) -> Result:
-    progress(one.title or one.name)
-    return session.run(one)
 
 
 def write_files(
@@ -155,7 +189,10 @@ def write_files(
             for r in results
         )
         tracks = timeline.read(session, args.at) if drawn else None
-        page = html.page(head, results, event_counts(log), ledger(log), tracks, subjects(log))
+        page = html.page(
+            head, [*results, *operations(args, log)], event_counts(log), ledger(log), tracks,
+            subjects(log),
+        )  # fmt: skip
         write(args.html, page.encode())
         written.append(args.html)
     if args.png:
@@ -168,6 +205,18 @@ def write_files(
                 written.append(args.png / f"{result.analysis.name}.png")
                 write(written[-1], picture)
     return written
+
+
+def operations(args: argparse.Namespace, log: Log) -> list[Result]:
+    """The waterfalls of a page: those that are asked for, else of the slowest operations."""
+    if args.operation:
+        chosen = waterfall.numbers_of(log, args.operation)
+    elif any(schema.get("name") == waterfall.SCHEMA for schema in log.schemas):
+        waterfall.prepare(log)
+        chosen = waterfall.slowest(log, waterfall.SLOWEST_DRAWN)
+    else:
+        chosen = []
+    return [waterfall.as_result(waterfall.read(log, number)) for number in chosen]
 
 
 def subjects(log: Log) -> Subjects:

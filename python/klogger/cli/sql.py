@@ -16,11 +16,11 @@ from typing import Any
 import duckdb
 
 import klogger
-from klogger import catalogue, losses, prompt, sqlerror, terminal
-from klogger.cli import Parser, add_common, check_link, complain, guarded, private_as
+from klogger import catalogue, losses, prompt, spans, sqlerror, terminal
+from klogger.cli import Parser, add_common, check_link, complain, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
-from klogger.log import Log
+from klogger.log import Log, connect
 from klogger.units import plain, printable
 
 ROWS_SHOWN = 1000
@@ -34,6 +34,7 @@ examples:
                       FROM SCHEDIN GROUP BY 1'
   klogger sql x.klog 'SELECT task_state(state), count(*) FROM SCHEDOUT GROUP BY 1' --format csv
   klogger sql x.klog < question.sql
+  klogger sql runs --on spark://HOST:7077 'SELECT host, count(*) FROM SCHEDIN GROUP BY host'
 
 Queries can read the log and no other files, and write none; --allow-files gives them the files that
 you can read and write. Functions make texts of values, as in 'klogger cat': hex(x), thread(pid,
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "file",
         metavar="FILE",
-        help="a log, or the directory that 'klogger export --to parquet' made",
+        help="a log, the directory that 'klogger export --to parquet' made, or a dataset",
     )
     found.add_argument(
         "query",
@@ -87,6 +88,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--allow-files", action="store_true", help="let queries read and write other files"
     )
+    found.add_argument(
+        "--on", metavar="SPARK",
+        help="of a dataset: Spark answers, in its own SQL: local[N], or spark://HOST:PORT",
+    )  # fmt: skip
     add_common(found, is_read=True)
     return found
 
@@ -99,9 +104,18 @@ def main(words: list[str] | None = None) -> int:
 def sql(args: argparse.Namespace) -> int:
     if args.format == "parquet" and args.output is None:
         raise Failure("Parquet is not for the terminal", help="say where to: -o OUT.parquet")
-    private_as(args.file)
+    if args.on is not None:
+        return on_spark(args)
     writable = [args.output] if args.output else []
+    if fleet.is_dataset(args.file):
+        with fleet.opened(args.file, locked=not args.allow_files, writable=writable) as log:
+            return answered(log, args)
+    private_as(args.file)
     log = klogger.open(args.file, quiet=False, locked=not args.allow_files, writable=writable)
+    return answered(log, args)
+
+
+def answered(log: Log, args: argparse.Namespace) -> int:
     log.connection.execute("SET preserve_insertion_order = true")
     try:
         if args.interactive or (args.query is None and sys.stdin.isatty()):
@@ -110,12 +124,43 @@ def sql(args: argparse.Namespace) -> int:
             with paged():
                 command(log, args.query)
         else:
-            query = sys.stdin.read() if args.query in (None, "-") else args.query
-            is_text = args.format in (None, "table") and args.output is None
-            with paged() if is_text else contextlib.nullcontext():
+            query = question(args)
+            with shown(args):
                 ask(log, query, args)
     finally:
         log.close()
+    return 0
+
+
+def question(args: argparse.Namespace) -> str:
+    return str(sys.stdin.read() if args.query in (None, "-") else args.query)
+
+
+def shown(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """Text goes to a pager."""
+    is_text = args.format in (None, "table") and args.output is None
+    return paged() if is_text else contextlib.nullcontext()
+
+
+def on_spark(args: argparse.Namespace) -> int:
+    """Its answer is given as those of DuckDB are."""
+    if args.interactive or args.allow_files or (args.query is None and sys.stdin.isatty()):
+        raise Failure("--on takes a query, and neither -i nor --allow-files")
+    if (args.query or "").startswith("."):
+        raise Failure(f"--on takes a query, and {args.query} needs no Spark", help="leave out --on")
+    if not fleet.is_dataset(args.file):
+        raise Failure(f"--on is for a dataset, and {args.file} is none")
+    is_table = args.format in (None, "table")
+    answer = fleet.of_spark(
+        args.file, args.on, question(args), ROWS_SHOWN + 1 if is_table else None
+    )
+    with connect() as connection, shown(args):
+        relation = connection.from_arrow(answer)
+        if args.format == "parquet":
+            write_parquet(relation, args.output)
+        else:
+            relation.create_view("answer")
+            give(connection.execute("FROM answer"), args)
     return 0
 
 
@@ -219,15 +264,18 @@ def ask(log: Log, query: str, args: argparse.Namespace) -> None:
         for statement in statements[:-1]:
             log.connection.execute(statement)
         if args.format == "parquet":
-            check_link(args.output)
-            log.connection.sql(statements[-1].query.rstrip().rstrip(";")).write_parquet(
-                str(args.output.absolute())
-            )
+            last = statements[-1].query.rstrip().rstrip(";")
+            write_parquet(log.connection.sql(last), args.output)
             return
         cursor = log.connection.execute(statements[-1])
         give(cursor, args)
     except duckdb.Error as error:
         raise explained(log, error, query) from None
+
+
+def write_parquet(answer: duckdb.DuckDBPyRelation, output: Path) -> None:
+    check_link(output)
+    answer.write_parquet(str(output.absolute()))
 
 
 def check_writing(statements: Iterable[Any]) -> None:
@@ -263,9 +311,10 @@ def known_names(log: Log) -> list[str]:
 
 
 def warn(log: Log, query: str) -> None:
-    """Losses of the events that the query names."""
+    """Losses of the events that the query names, and of the spans."""
     names = set(re.findall(r"\w+", query.upper())) & set(log.events)
-    for warning in losses.warnings(log, names) if names else []:
+    of_events = losses.warnings(log, names) if names else []
+    for warning in dict.fromkeys([*of_events, *spans.fill_for(log, query)]):
         complain(f"warning: {warning}")
 
 

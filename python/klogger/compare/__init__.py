@@ -6,6 +6,7 @@ extract      a log -> histograms of samples, and numbers of tables
 stats        histograms, numbers -> estimates with their errors
 comparison   both sides -> metrics, ranked and judged
 sides        what the recordings themselves have in common
+outliers     recordings of a dataset -> who is not like the others
 text, page   all of it for the terminal, as JSON, and as HTML
 
 from klogger.compare import compare_logs

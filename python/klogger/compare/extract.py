@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from klogger import executor, losses
+from klogger import executor, losses, statements
 from klogger.analysis import Analysis, Column
 from klogger.compare.stats import BINS, ORIGIN, Histogram
 from klogger.failure import Failure
@@ -96,19 +96,12 @@ class Measured:
 def measure(
     log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None]
 ) -> dict[str, Measured]:
-    """Each analysis, by name. Those of one folder share a connection, as in `executor.run_all`."""
-    cursors: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
+    """Each analysis, by name."""
     found = {}
-    try:
+    with executor.Session(log) as session:
         for one in chosen:
             progress(f"{log.path.name}: {one.title or one.name}")
-            folder = one.path.parent
-            if folder not in cursors:
-                cursors[folder] = (log.cursor(), set())
-            found[one.name] = measure_one(log, one, *cursors[folder])
-    finally:
-        for cursor, _ in cursors.values():
-            cursor.close()
+            found[one.name] = measure_one(session, one)
     return found
 
 
@@ -120,21 +113,20 @@ def length_of(log: Log) -> Measured:
     return found
 
 
-def measure_one(
-    log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]
-) -> Measured:
-    found = Measured(one)
+def measure_one(session: executor.Session, one: Analysis) -> Measured:
+    log, found = session.log, Measured(one)
     missing = [e for e in one.events if e.upper() not in log.events]
     if missing:
         found.status, found.reason = "not_recorded", f"{' and '.join(missing)} not recorded"
         return found
     try:
-        executor.prepare(one, cursor, included)
+        found.warnings = executor.prepare(session, one)
+        cursor, _ = session.connection(one)
         if one.samples:
             read_samples(found, cursor)
         else:
             read_table(found, cursor)
-        found.warnings = executor.own_warnings(one, cursor) + losses.warnings(log, one.events)
+        found.warnings += executor.own_warnings(one, cursor) + losses.warnings(log, one.events)
     except Failure as failure:
         found.status, found.reason = "failed", str(failure)
         return found
@@ -147,7 +139,8 @@ def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'samples'"
     described = (
-        executor.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description or []
+        statements.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description
+        or []
     )
     columns = [(d[0], str(d[1])) for d in described]
     found.value = value_column(one, [name for name, _ in columns], where)
@@ -157,11 +150,11 @@ def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
         name=name, time=quoted("time"), value=quoted(found.value), query=one.samples
     )
     for query in (sample, KIND):
-        executor.execute(cursor, query, where)
+        statements.execute(cursor, query, where)
     names = cursor.execute(
         "SELECT any_value(what) FROM klogger_kind GROUP BY kind ORDER BY kind"
     ).fetchall()
-    cells = executor.execute(cursor, BIN, where).fetchnumpy()
+    cells = statements.execute(cursor, BIN, where).fetchnumpy()
     cursor.execute("DROP TABLE klogger_sample")
     # Sorted by kind: each is a range of the cells.
     ends = np.searchsorted(cells["kind"], np.arange(len(names) + 1))
@@ -196,7 +189,7 @@ def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'table'"
     table = executor.fetch(
-        executor.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where),
+        statements.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where),
         executor.ROWS_MAX,
     )
     keys, metrics = (

@@ -103,6 +103,10 @@ class Study:
     least_seconds: float = 5
 
 
+def column(name: str, doc: str, unit: str = "", bar: bool = False) -> Column:
+    return Column(name, unit, bar, doc)
+
+
 def result(  # noqa: PLR0917
     name: str,
     title: str,

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Where the tables of a log are: in a folder that `klogger export --to parquet` made, or in a
+dataset (`klogger.dataset`), which has those of many logs, in a layout of its own.
+
+A recording of a dataset is named by its entry, `DATASET/recordings/UUID.json`: it exists if, and
+only if, this file does. What the file holds is below; docs/datasets.md describes the layout.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klogger import columns
+from klogger.columns import Column
+from klogger.export import tables_of
+from klogger.failure import Failure
+from klogger.opening import Opening
+from klogger.opening import read as read_opening
+from klogger.sqltext import literal
+
+RECORDINGS = "recordings"
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass
+class Folder:
+    """Of one log; the file of each table has its name."""
+
+    directory: Path
+    # The same, without what DuckDB takes for wildcards.
+    root: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = self.directory.absolute()
+
+    def meta(self) -> Path:
+        return self.directory / "meta.json"
+
+    def remedy(self) -> str:
+        return f"remove {self.directory}, and it will be made anew"
+
+    def moved(self, root: Path) -> None:
+        """DuckDB is to read it by another path."""
+        self.root = root
+
+    def query(self, table: str) -> str | None:
+        """That gives the rows of a table; None: it is not there."""
+        file = self.root / f"{table}.parquet"
+        return f"SELECT * FROM read_parquet({literal(str(file))})" if file.is_file() else None
+
+    def form(self, _table: str) -> object:
+        """What the types of its columns depend on, beside the text of the query."""
+        return None
+
+    def is_empty(self, _table: str) -> bool:
+        """Whether it is known, without a look at the table, that it has no rows."""
+        return False
+
+    def opening(self) -> Opening | None:
+        """What is known of opening the log."""
+        return None
+
+    def readable(self) -> tuple[list[Path], list[Path]]:
+        """The folders and the files that queries may read."""
+        return [self.root], []
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of a recording. `path`: its file, below the dataset's folder; empty: it has no
+    rows. `schema`: of an event, or of a derived table. `log`: the rows of this log only, for the
+    file has others as well. `added`: texts beside the log's own columns, of the dataset alone.
+    """
+
+    columns: tuple[Column, ...]
+    path: str = ""
+    rows: int = 0
+    bytes: int = 0
+    sha256: str = ""
+    schema: str = ""
+    log: str = ""
+    added: tuple[Column, ...] = ()
+
+    @property
+    def form(self) -> tuple[tuple[str, str], ...]:
+        """What the columns of its file are called in the dataset, and their types in the log."""
+        return tuple((c.stored, c.type) for c in (*self.columns, *self.added))
+
+    def query(self, file: Path) -> str:
+        """That gives its rows as the log has them. `file`: where `path` is."""
+        if not self.path:
+            return f"SELECT * FROM ({columns.nothing(self.columns)})"
+        source = f"read_parquet({literal(str(file))}, hive_partitioning = false)"
+        of_log = f" WHERE log = {literal(self.log)}" if self.log else ""
+        return f"SELECT * FROM (SELECT {columns.read(self.columns)} FROM {source}{of_log})"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": self.schema, "path": self.path, "rows": self.rows, "bytes": self.bytes,
+            "sha256": self.sha256, "log": self.log,
+            "columns": [[c.name, c.type] for c in self.columns],
+            "added": [[c.name, c.type] for c in self.added],
+        }  # fmt: skip
+
+
+def part_of(found: Any) -> Part:
+    """Of an entry, which may be somebody else's: its paths stay in the dataset."""
+    path = str(found["path"])
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"a path that leads out of the dataset: {path}")
+    return Part(
+        columns_of(pairs(found["columns"])), path, int(found["rows"]), int(found["bytes"]),
+        str(found["sha256"]), str(found["schema"]), str(found["log"]),
+        # Entries of the first klogger with datasets have none.
+        columns_of(pairs(found.get("added", []))),
+    )  # fmt: skip
+
+
+def pairs(listed: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(name), str(kind)) for name, kind in listed)
+
+
+@functools.lru_cache(4096)
+def columns_of(listed: tuple[tuple[str, str], ...]) -> tuple[Column, ...]:
+    """Recordings of one schema have the same, and there may be thousands of them."""
+    return tuple(Column(name, type_of(kind)) for name, kind in listed)
+
+
+def type_of(text: str) -> str:
+    if not re.fullmatch(r"[A-Z]+(\(\d+(,\d+)?\))?(\[\])*", text):
+        raise ValueError(f"not a type: {text}")
+    return text
+
+
+def entry(text: str | bytes) -> dict[str, Any]:
+    """An entry as JSON, with its parts."""
+    found = json.loads(text)
+    for kind in ("events", "tables"):
+        found[kind] = {str(name): part_of(part) for name, part in found[kind].items()}
+    versions = found.get("derived", {}).items()
+    found["derived"] = {str(n): str(v) for n, v in versions if n in found["tables"]}
+    return dict(found)
+
+
+@dataclass
+class InDataset(Folder):
+    """Of a recording of a dataset; `directory` is its entry."""
+
+    def __post_init__(self) -> None:
+        try:
+            found = entry(self.directory.read_bytes())
+            self.parts: dict[str, Part] = {**found["events"], **found["tables"]}
+            self.meta_path = str(found["meta"])
+            self.kept = read_opening(found)
+            self.derived = frozenset(found["derived"])
+        except OSError as error:
+            raise Failure(f"{self.directory}: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Failure(f"{self.directory}: not an entry of a dataset: {error}") from None
+        self.root = self.directory.absolute().parents[1]
+
+    def meta(self) -> Path:
+        return self.directory.absolute().parents[1] / self.meta_path
+
+    def remedy(self) -> str:
+        return "'klogger dataset check' says what else is damaged"
+
+    def query(self, table: str) -> str | None:
+        part = self.parts.get(table)
+        return None if part is None else part.query(self.root / part.path)
+
+    def form(self, table: str) -> object:
+        part = self.parts.get(table)
+        return part and part.columns
+
+    def is_empty(self, table: str) -> bool:
+        part = self.parts.get(table)
+        return part is not None and not part.path
+
+    def opening(self) -> Opening | None:
+        return self.kept
+
+    def readable(self) -> tuple[list[Path], list[Path]]:
+        return [], [self.root / part.path for part in self.parts.values() if part.path]
+
+
+def find(path: str | os.PathLike[str], *, quiet: bool = True) -> Folder:
+    """Of a log, of a folder of tables, or of an entry of a dataset."""
+    file = Path(path)
+    if file.parent.name == RECORDINGS and file.suffix == ".json" and UUID.fullmatch(file.stem):
+        return InDataset(file)
+    return Folder(tables_of(path, quiet=quiet))

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a dataset keeps of analyses: the same answers, and none that is out of date."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import support
+from test_dataset import log_of
+
+from klogger import dataset
+from klogger.dataset import cache, checks, compact, fleet, work
+from klogger.dataset.cache import FOLDER
+from klogger.dataset.engine import LASTING, NOT_SQL
+
+QUANTA = ("quanta",)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> dataset.Dataset:
+    into = dataset.open(tmp_path / "ds", create=True)
+    for number in range(3):
+        into.add(log_of(tmp_path, number, f"host{number}"))
+    return into
+
+
+def asked(into: dataset.Dataset, names: tuple[str, ...] = QUANTA) -> list[Any]:
+    found = fleet.answers(into, into.entries(), names, by=["host"])
+    return [found.damage, *((r.status, r.warnings, r.table.rows) for r in found.results)]
+
+
+@pytest.fixture
+def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The recordings that were worked on, and were not known."""
+    found: list[str] = []
+    before: Callable[..., work.Done] = work.Work.done
+
+    def done(own: work.Work, engine: Any, log: str) -> work.Done:
+        found.append(log)
+        return before(own, engine, log)
+
+    monkeypatch.setattr(work.Work, "done", done)
+    return found
+
+
+def test_the_second_report_has_only_to_combine(three: dataset.Dataset, worked: list[str]) -> None:
+    first = asked(three)
+    assert len(worked) == 3
+    assert len(first[1][2]) == 6
+    assert asked(three) == first
+    assert len(worked) == 3
+    # Another analysis is not known, nor is another recording.
+    asked(three, ("quanta", "switches"))
+    assert len(worked) == 6
+    three.add(log_of(Path(three.where).parent, 3, "host3"))
+    assert len(asked(three)[1][2]) == 8
+    assert len(worked) == 7
+    assert checks.check(three).stray == []
+
+
+def test_what_has_changed_is_worked_on_again(
+    three: dataset.Dataset, worked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = tmp_path / "schemata"
+    shutil.copytree(support.SCHEMATA, copied)
+    monkeypatch.setenv("KLOGGER_SCHEMATA", str(copied))
+    first = asked(three)
+    assert asked(three) == first
+    assert len(worked) == 3
+    # The analysis, and what it includes.
+    for name in ("quanta", "_quantum"):
+        file = copied / "scheduler" / "analyses" / f"{name}.sql"
+        file.write_text(file.read_text().replace("count(*)", "count(*) + 0", 1))
+        before = len(worked)
+        assert asked(three) == first
+        assert len(worked) == before + 3
+    entry = three.entries()[0]
+    file = Path(three.where) / entry.name
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"checksum": "other"}))
+    assert asked(three) == first
+    assert worked[-1] == entry.log
+    assert len(worked) == 10
+
+
+def kept_files(into: dataset.Dataset) -> list[Path]:
+    return sorted((Path(into.where) / FOLDER).rglob("*.*"))
+
+
+def test_damage_is_noticed(three: dataset.Dataset, worked: list[str]) -> None:
+    first = asked(three)
+    for suffix in (".parquet", ".json"):
+        (file,) = [f for f in kept_files(three) if f.suffix == suffix]
+        file.write_bytes(file.read_bytes()[:-9] + b"123456789")
+        before = len(worked)
+        assert asked(three) == first
+        assert len(worked) == before + 3
+        shutil.rmtree(Path(three.where) / FOLDER)
+        asked(three)
+
+
+def test_what_is_removed_is_not_kept(three: dataset.Dataset, worked: list[str]) -> None:
+    asked(three)
+    gone, *_ = three.entries()
+    three.remove(gone)
+    assert not any(gone.log.encode() in f.read_bytes() for f in kept_files(three))
+    assert len(asked(three)[1][2]) == 4
+    assert len(worked) == 3
+
+
+def test_compact_keeps_what_is_found(three: dataset.Dataset, worked: list[str]) -> None:
+    first = asked(three)
+    folder = kept_files(three)[0].parent
+    stale = folder.with_name("scheduler-quanta-0123")
+    shutil.copytree(folder, stale)
+    three.add(log_of(Path(three.where).parent, 3, "host3"))
+    more = asked(three)
+    assert more[1][2][:6] == first[1][2]
+    assert len(kept_files(three)) == 6
+    compact.compact(three)
+    assert len(kept_files(three)) == 2
+    assert asked(three) == more
+    assert len(worked) == 4
+
+
+def test_answers_of_very_many_recordings_are_kept(tmp_path: Path) -> None:
+    """Of 160 files, which have so little memory that each cannot have a reader; only the rows that
+    are wanted, of whatever names.
+    """
+    files, each = 160, 64
+    kept = []
+    with duckdb.connect() as connection:
+        for file in range(files):
+            path = tmp_path / f"{file}.parquet"
+            first = file * each
+            connection.execute(
+                f'COPY (SELECT ({first} + n)::VARCHAR AS "klogger log", n AS filename,'
+                f" {file} AS file, 'x' || n AS log, 0.5 AS a, 0.5 AS b, 0.5 AS c, 0.5 AS d"
+                f" FROM range({each}) t(n)) TO '{path}' (FORMAT parquet)"
+            )
+            # The last one of each file is not wanted.
+            for n in range(first, first + each - 1):
+                kept.append(cache.Kept(str(n), "", 1.0, "answer", "", (), (str(path),)))
+        out = tmp_path / "out.parquet"
+        cache.copy(kept, out)
+        rows = connection.execute(f"SELECT \"klogger log\", filename, file FROM '{out}'").fetchall()
+    logs = [k.log for k in kept]
+    assert rows == [(log, int(log) % each, int(log) // each) for log in logs]
+
+
+def test_a_dataset_that_cannot_be_written(three: dataset.Dataset, worked: list[str]) -> None:
+    (Path(three.where) / FOLDER).write_text("")
+    first = fleet.answers(three, three.entries(), QUANTA)
+    (note,) = first.notes
+    assert note.startswith("nothing is kept for the next report: ")
+    assert [r.table.rows for r in first.results] == [
+        r.table.rows for r in fleet.answers(three, three.entries(), QUANTA).results
+    ]
+    assert len(worked) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "lasts"),
+    [
+        ("-- a\nCREATE TEMP TABLE x AS SELECT 1;\nSET VARIABLE a = 1; UPDATE x SET a = 1", False),
+        ("CREATE OR REPLACE TEMP MACRO f() AS 'create table'", False),
+        ("SELECT 1\nCREATE TABLE x (a INTEGER)", True),
+        ("SELECT 1; create view v AS SELECT 1", True),
+        ("CREATE OR REPLACE MACRO f() AS 1", True),
+        ("SELECT ';'; set threads = 4", True),
+        ("DROP VIEW klogger.span", True),
+        ("INSERT INTO klogger.gap SELECT 1", True),
+        ('delete from "klogger"."cost"', True),
+        ("UPDATE recording SET to_ns = 1", True),
+        ("INSERT INTO recordings SELECT 1", False),
+    ],
+)
+def test_what_may_last_until_the_next_recording(text: str, lasts: bool) -> None:
+    assert bool(LASTING.search(NOT_SQL.sub(" ", text))) == lasts
