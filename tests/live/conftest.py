@@ -70,6 +70,20 @@ def small_disk_at(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", folder], check=True)
 
 
+@contextlib.contextmanager
+def rings_allowed() -> Iterator[None]:
+    """The kernel may forbid io_uring."""
+    switch = Path("/proc/sys/kernel/io_uring_disabled")
+    before = switch.read_text() if switch.exists() else None
+    try:
+        if before is not None:
+            switch.write_text("0\n")
+        yield
+    finally:
+        if before is not None:
+            switch.write_text(before)
+
+
 def is_stopped(pid):
     """Each of its threads."""
     stats = [

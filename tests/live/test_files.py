@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The schema `files` has what a program planted, and what strace and the kernel count."""
 
-import contextlib
 import errno
 import os
 import re
@@ -11,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import rings_allowed
 from oracles import Log, answers
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/files/files.klogger"
@@ -190,20 +190,6 @@ def test_the_loader_maps_what_ldd_lists(recorder, tmp_path):
         # A mapping of the whole has its parts without the sections that are not loaded.
         assert 0.3 < found[name]["bytes"] / os.stat(name).st_size < 3, found[name]
     assert rows[-1]["object"] == "(relocation)" and rows[-1]["protects"] >= len(libraries)
-
-
-@contextlib.contextmanager
-def rings_allowed():
-    """The kernel may forbid io_uring."""
-    switch = Path("/proc/sys/kernel/io_uring_disabled")
-    before = switch.read_text() if switch.exists() else None
-    try:
-        if before is not None:
-            switch.write_text("0\n")
-        yield
-    finally:
-        if before is not None:
-            switch.write_text(before)
 
 
 def test_requests_of_io_uring_are_calls_with_their_file(recorder, workloads, tmp_path):

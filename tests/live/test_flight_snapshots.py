@@ -98,9 +98,11 @@ def read(recorder, log) -> dict:
     return found
 
 
-def lacks_names(whole: str, text: str) -> bool:
-    """Whether they differ in nothing but names of threads, of which `text` has fewer."""
-    return NAMED.sub(r"\1", whole) == NAMED.sub(r"\1", text) and len(text) < len(whole)
+def same_but_for_names(whole: str, text: str) -> bool:
+    """Whether they differ in nothing but names of threads: `text` has fewer, or the one that a
+    thread had before it ran another program.
+    """
+    return NAMED.sub(r"\1", whole) == NAMED.sub(r"\1", text)
 
 
 def check_equal(recorder, log, made) -> dict:
@@ -122,7 +124,7 @@ def check_equal(recorder, log, made) -> dict:
     assert [key for key in wanted if wanted[key][0] != found[key][0]] == []
     # The names of threads as well, as far as they were known by then.
     others = [(wanted[key][1], found[key][1]) for key in wanted if wanted[key][1] != found[key][1]]
-    assert [pair for pair in others if not lacks_names(*pair)] == []
+    assert [pair for pair in others if not same_but_for_names(*pair)] == []
     assert len(others) < max(20, len(found) // 100)
     assert found
     return about
@@ -185,7 +187,9 @@ def test_what_memory_does_not_hold_is_said(run, recorder, workloads):
     options = ("-s", FLOOD, "--snapshot-memory", "1M", "--snapshot-before", "1h")
     with run(flood, *options) as running:
         wait_for(lambda: running.events() > 100_000, running.process)
-        made = running.snapshot()
+        # Of a recorder that waits for a CPU, the memory may hold no whole block at that moment.
+        taken = (running.snapshot() for _ in range(20))
+        made = next(one for one in taken if events(recorder, one["file"]))
     assert made["short"] and made["bytes"] < 3 << 20
     about = check_equal(recorder, running.out, made)
     (entry,) = [entry for entry in about["ledger"] if entry["key"] == "snapshot_short"]

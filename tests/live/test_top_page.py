@@ -87,7 +87,8 @@ def wait(condition):
 def test_pictures_of_a_recording_change_while_it_runs(klogger, workloads, tmp_path):
     if browser.program() is None:
         pytest.skip("no chromium here to open the page in")
-    command = [workloads / "pingpong", ENDLESS, "processes", 0]
+    # Some thousand events a second, so that the next frame comes soon, also on a busy machine.
+    command = [workloads / "turns", ENDLESS, 300]
     with (
         Top(klogger, tmp_path, "--window", "2s", "--", *command) as top,
         browser.Browser(tmp_path) as page,
@@ -96,7 +97,7 @@ def test_pictures_of_a_recording_change_while_it_runs(klogger, workloads, tmp_pa
         page.wait("klogger.frame && klogger.frame.sections.length === 3")
         page.wait("[...klogger.pictures.values()].every((one) => one.drawn > 0)")
         assert page.ask("klogger.pictures.size") == 3
-        assert "pingpong" in page.ask("document.querySelector('#quanta svg').textContent")
+        assert "turns" in page.ask("document.querySelector('#quanta svg').textContent")
         before = page.ask("JSON.stringify(klogger.pictures.get('quanta').view.data('rows'))")
         frames = page.ask("klogger.frames")
         page.wait(f"klogger.frames > {frames} + 1")
@@ -109,7 +110,7 @@ def test_pictures_of_a_recording_change_while_it_runs(klogger, workloads, tmp_pa
             "[...document.querySelectorAll('#quanta table.answer tbody tr')]"
             ".map((r) => r.cells[0].textContent)"
         )
-        assert "pingpong" in rows
+        assert "turns" in rows
         # An analysis that was not run until now.
         page.ask("document.querySelector('#top-menu input[value=wakers]').click()")
         page.wait("document.querySelector('#wakers svg.marks')")
