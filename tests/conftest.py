@@ -30,10 +30,3 @@ def workloads(tmp_path_factory) -> Path:
     made = tmp_path_factory.mktemp("workloads")
     subprocess.run(["make", "-s", "-C", ROOT / "tests/workloads", f"OUT={made}"], check=True)
     return made
-
-
-@pytest.fixture
-def clean_dir(tmp_path):
-    """A folder for one test's logs, which are removed as soon as it is over."""
-    yield tmp_path
-    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from nightly import SLOW
+from tiers import SLOW
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

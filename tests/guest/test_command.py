@@ -55,10 +55,10 @@ class Guest:
 
 
 @pytest.fixture
-def command(klogger, clean_dir) -> Guest:
+def command(klogger, tmp_path) -> Guest:
     if not list((cache() / "guest").glob("linux-image-*.deb")):
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
-    return Guest(klogger, clean_dir)
+    return Guest(klogger, tmp_path)
 
 
 SCRIPT = """

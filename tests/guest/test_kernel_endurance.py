@@ -21,8 +21,8 @@ from kernels import (
     TESTED,
     check_kernel_is_well,
 )
-from nightly import SLOW
 from oracles import Log, workload_json
+from tiers import SLOW
 
 # How often events are switched, and modules loaded; a debug kernel is slow enough.
 FEW, MANY = (24, 30), (200, 200)

@@ -13,8 +13,8 @@ from pathlib import Path
 import oracles
 import pytest
 from kernels import cache
-from nightly import HOW, SLOW
 from oracles import Log, workload_json
+from tiers import HOW, SLOW
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = ROOT / "tests/kernel"

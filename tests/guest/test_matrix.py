@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 from kernels import ROOT, debian
-from nightly import SLOW
 from oracles import Log
+from tiers import SLOW
 
 SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
 # While all timers of the guest's start-up still run, and some of the workload's own.

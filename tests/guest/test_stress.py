@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from boots import KERNEL, Boot, Case
 from kernels import KERNELS, KMEMLEAK, TESTED, check_kernel_is_well
-from nightly import SLOW
 from oracles import Log
+from tiers import SLOW
 
 STRESS = Path(__file__).parent / "stress"
 CONTEXTS = ("thread", "softirq", "interrupt", "NMI")

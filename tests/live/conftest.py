@@ -236,8 +236,8 @@ def as_nobody(*words) -> Done:
 
 
 @pytest.fixture
-def recorder(klogger, clean_dir):
-    recorder = Recorder(klogger, clean_dir)
+def recorder(klogger, tmp_path):
+    recorder = Recorder(klogger, tmp_path)
     yield recorder
     recorder.end()
 

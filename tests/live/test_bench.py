@@ -45,7 +45,7 @@ BYTES = {
 
 
 @pytest.fixture
-def bench(klogger, clean_dir):
+def bench(klogger, tmp_path):
     """Starts it, in a folder of its own."""
 
     def start(*words, **more):
@@ -56,7 +56,7 @@ def bench(klogger, clean_dir):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=clean_dir,
+            cwd=tmp_path,
             env=environment,
             **more,
         )
@@ -99,7 +99,7 @@ def left_behind(folder):
     return loops, [file for file in folder.iterdir() if file.name.startswith("klogger-bench")]
 
 
-def test_costs_have_the_order_that_they_must_have(bench, clean_kernel, clean_dir):
+def test_costs_have_the_order_that_they_must_have(bench, clean_kernel, tmp_path):
     """Who does what another one does, and more, costs more; whatever the instructions are."""
     found = measurable(bench)
     floor = {row["name"]: row["added_ns"]["median"] for row in found["floor"]}
@@ -113,11 +113,11 @@ def test_costs_have_the_order_that_they_must_have(bench, clean_kernel, clean_dir
     # Its text is read and copied, by helpers of the kernel, besides what other events do.
     costs = {event["name"]: event["over_empty_ns"]["median"] for event in found["events"]}
     assert costs["EXEC"] == max(costs.values())
-    assert left_behind(clean_dir) == ([], [])
+    assert left_behind(tmp_path) == ([], [])
 
 
-def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, clean_dir):
-    schema = clean_dir / "shapes.klogger"
+def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, tmp_path):
+    schema = tmp_path / "shapes.klogger"
     schema.write_text(SHAPES)
     found = answer_of(bench("-s", schema, "--passes", PASSES, "--format", "json"))
     shown = json.loads(
@@ -132,13 +132,13 @@ def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, clean_dir)
 
 
 @pytest.mark.skipif(not shutil.which("perf"), reason="perf, which counts hits, is not there")
-def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
+def test_the_kernel_counts_as_many_hits(bench, klogger, tmp_path):
     """Blocks of the empty probe before and after each recording, and of all arms but the reference
     in it.
     """
     if why := tracefs.why_not():
         pytest.skip(why)
-    counts = clean_dir / "counts"
+    counts = tmp_path / "counts"
     command = [
         sys.executable,
         "-m",
@@ -153,7 +153,7 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
     perf = ["perf", "stat", "-x,", "-e", "task:task_prctl_unknown", "-o", counts, "--"]
     done = subprocess.run(
         [*perf, *command, f"--passes={PASSES}"],
-        capture_output=True, text=True, check=False, cwd=clean_dir,
+        capture_output=True, text=True, check=False, cwd=tmp_path,
         env={**os.environ, "KLOGGER": str(klogger)},
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
@@ -166,7 +166,7 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
 
 
 @pytest.mark.nightly("a bench")
-def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
+def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, tmp_path):
     code = "from klogger_lab.bench import events\nfrom klogger_lab.cli.bench import main\n"
     code += "events.PLACES = events.PLACES[1:]\n"
     code += (
@@ -180,7 +180,7 @@ def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=clean_dir,
+            cwd=tmp_path,
             env=environment,
         )
     )
@@ -189,8 +189,8 @@ def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
     assert event["hits"] == event["logged"] + event["lost"] == PASSES * HITS
 
 
-def test_an_event_of_a_program(bench, clean_dir):
-    schema = clean_dir / "shapes.klogger"
+def test_an_event_of_a_program(bench, tmp_path):
+    schema = tmp_path / "shapes.klogger"
     # Programs know no control groups.
     schema.write_text(SHAPES.replace("context tid cgroup", "context tid tgid"))
     found = answer_of(
@@ -200,11 +200,11 @@ def test_an_event_of_a_program(bench, clean_dir):
     for event in found["events"]:
         assert event["hits"] == event["logged"] + event["lost"] == PASSES * 300 * 1009
         assert event["bytes"] == BYTES[event["name"]]
-    assert left_behind(clean_dir) == ([], [])
+    assert left_behind(tmp_path) == ([], [])
 
 
 @pytest.mark.nightly("a bench")
-def test_rate(bench, clean_kernel, clean_dir):
+def test_rate(bench, clean_kernel, tmp_path):
     """Small rings that lose some, or none: either way each hit is accounted for."""
     words = [
         "--event",
@@ -234,19 +234,19 @@ def test_rate(bench, clean_kernel, clean_dir):
         if step["lost"]:
             assert 0 <= step["lossless_s"] <= step["seconds"]
     assert found["disk_bytes_per_s"] > 0
-    assert left_behind(clean_dir) == ([], [])
+    assert left_behind(tmp_path) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("number", "log"), [(signal.SIGINT, "bench.klog"), (signal.SIGTERM, "rate.klog")]
 )
-def test_interrupted_it_leaves_nothing(number, log, bench, clean_kernel, clean_dir):
+def test_interrupted_it_leaves_nothing(number, log, bench, clean_kernel, tmp_path):
     """In the middle of a pass; in the middle of a flood."""
     process = bench(
         "--event", "SCHEDIN", "--passes", PASSES, "--rate", "--rate-for", "60s", process_group=0
     )
     until = time.monotonic() + 120
-    while not list(clean_dir.glob(f"klogger-bench-*/{log}")):
+    while not list(tmp_path.glob(f"klogger-bench-*/{log}")):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -256,7 +256,7 @@ def test_interrupted_it_leaves_nothing(number, log, bench, clean_kernel, clean_d
     assert process.returncode == 130, err
     assert out == ""
     assert err == "klogger: interrupted; everything is put back\n"
-    assert left_behind(clean_dir) == ([], [])
+    assert left_behind(tmp_path) == ([], [])
 
 
 def test_the_kernel_engine_or_why_not(bench):

@@ -25,16 +25,16 @@ probe tracepoint sched_process_fork(struct task_struct *parent, struct task_stru
 
 
 @pytest.fixture
-def record(klogger, clean_dir):
+def record(klogger, tmp_path):
     def run(*options):
-        (clean_dir / "shapes.klogger").write_text(SHAPES)
-        log = clean_dir / "shapes.klog"
+        (tmp_path / "shapes.klogger").write_text(SHAPES)
+        log = tmp_path / "shapes.klog"
         words = [
             klogger,
             "record",
             "-q",
             "-s",
-            clean_dir / "shapes.klogger",
+            tmp_path / "shapes.klogger",
             "-o",
             log,
             *options,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from disturbed import disturbed
-from nightly import scaled
 from oracles import Log, answers
+from tiers import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "schemata/lifecycle/lifecycle.klogger"

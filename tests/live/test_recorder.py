@@ -12,8 +12,8 @@ from pathlib import Path
 import oracles
 import pytest
 from conftest import small_disk_at
-from nightly import scaled
 from oracles import Log
+from tiers import scaled
 from witness import Witness
 
 FLOOD = Path(__file__).with_name("flood.klogger")

@@ -15,7 +15,7 @@ import following
 import oracles
 import pytest
 from conftest import is_stopped, small_disk_at
-from nightly import scaled
+from tiers import scaled
 
 SCHEMA = Path(__file__).with_name("numbered.klogger")
 # Hits at a time, a prime number.

@@ -9,9 +9,9 @@ import sys
 from collections import defaultdict
 
 import pytest
-from nightly import scaled
 from oracles import Log
 from test_triggers import events, recorder_triggers
+from tiers import scaled
 
 SCHEMA = """schema desk "Requests and their answers"
 event REQUEST { uint id }

@@ -81,26 +81,26 @@ def answer_of(klogger: Path, name: str, folder: Path) -> dict:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_study_in_its_least_time(name, klogger, clean_dir, clean_kernel):
+def test_study_in_its_least_time(name, klogger, tmp_path, clean_kernel):
     with Quiet() as quiet:
-        answer = answer_of(klogger, name, clean_dir)
+        answer = answer_of(klogger, name, tmp_path)
     # An answer, with what it was checked against; or why there is none.
     assert answer["cannot"] or (answer["results"] and answer["sentences"] and answer["checks"])
-    assert list(clean_dir.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     failed = [f"{check['name']}: {check['text']}" for check in answer["checks"] if not check["ok"]]
     if failed:
         quiet.check("; ".join(failed))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_study_leaves_nothing_behind(number, klogger, clean_dir, clean_kernel):
-    folder = clean_dir / "schemata" / "scheduler" / "studies"
+def test_stopped_study_leaves_nothing_behind(number, klogger, tmp_path, clean_kernel):
+    folder = tmp_path / "schemata" / "scheduler" / "studies"
     folder.mkdir(parents=True)
-    state, pid, temporary = clean_dir / "state", clean_dir / "pid", clean_dir / "tmp"
+    state, pid, temporary = tmp_path / "state", tmp_path / "pid", tmp_path / "tmp"
     temporary.mkdir()
     (folder / "sleeper.py").write_text(SLEEPER.format(state=str(state), pid=pid))
     process = study(
-        klogger, "sleeper", KLOGGER_SCHEMATA=str(clean_dir / "schemata"), TMPDIR=str(temporary)
+        klogger, "sleeper", KLOGGER_SCHEMATA=str(tmp_path / "schemata"), TMPDIR=str(temporary)
     )
     try:
         wait_for(lambda: pid.exists() and pid.read_text().strip())
@@ -135,16 +135,16 @@ def wait_for(condition, seconds=60):
         time.sleep(0.05)
 
 
-def test_names_that_are_no_text(klogger, clean_dir, recorder):
+def test_names_that_are_no_text(klogger, tmp_path, recorder):
     """A program may call itself anything: the analyses show it, and nothing that acts on a
     terminal.
     """
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here")
-    source = clean_dir / "odd.c"
+    source = tmp_path / "odd.c"
     source.write_text(ODD)
-    subprocess.run(["cc", "-o", clean_dir / "odd", source], check=True)
-    done, log = recorder.run("-q", "-s", "scheduler", "--", clean_dir / "odd")
+    subprocess.run(["cc", "-o", tmp_path / "odd", source], check=True)
+    done, log = recorder.run("-q", "-s", "scheduler", "--", tmp_path / "odd")
     assert done.code == 0, done.err
     shown = subprocess.run(
         [sys.executable, "-m", "klogger.cli.report", log], capture_output=True, timeout=120,

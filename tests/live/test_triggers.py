@@ -13,9 +13,9 @@ from pathlib import Path
 import oracles
 import pytest
 from conftest import as_nobody
-from nightly import scaled
 from oracles import Log
 from test_conditions import CHUNKS, HITS, WORKLOAD, schema
+from tiers import scaled
 
 FLOOD = Path(__file__).with_name("flood.klogger")
 SLOW = """schema slow "Requests that take a while"

@@ -81,8 +81,8 @@ class Watch:
 
 
 @pytest.fixture
-def watch(klogger, clean_dir):
-    one = Watch(klogger, clean_dir)
+def watch(klogger, tmp_path):
+    one = Watch(klogger, tmp_path)
     yield one
     one.end()
 

@@ -217,7 +217,7 @@ class Recorder:
 
 
 @pytest.fixture
-def recorder(klogger, room, clean_dir) -> Iterator[Recorder]:
-    recorder = Recorder(klogger, room, clean_dir)
+def recorder(klogger, room, tmp_path) -> Iterator[Recorder]:
+    recorder = Recorder(klogger, room, tmp_path)
     yield recorder
     recorder.close()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from conftest import Room
-from nightly import scaled
 from shm_oracle import Shared
+from tiers import scaled
 
 END = 1_000_000
 root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
@@ -218,7 +218,7 @@ def test_limited_address_space(build, room, mib):
 
 @root
 @pytest.mark.parametrize("mode", [0o000, 0o500, 0o777])
-def test_no_permission(build, clean_dir, mode):
+def test_no_permission(build, tmp_path, mode):
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     program = folder / "lives"
     try:
@@ -241,12 +241,12 @@ def test_no_permission(build, clean_dir, mode):
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "missing parent", "long"])
-def test_no_folder(build, clean_dir, kind):
-    path = clean_dir / "shared"
+def test_no_folder(build, tmp_path, kind):
+    path = tmp_path / "shared"
     if kind == "file":
         path.write_text("")
     elif kind == "link":
-        (clean_dir / "real").mkdir(mode=0o700)
+        (tmp_path / "real").mkdir(mode=0o700)
         path.symlink_to("real")
     elif kind == "missing parent":
         path = path / "folder"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from conftest import PROGRAMS, Recorder, Room, report_in
-from nightly import scaled
 from oracles import Log
+from tiers import scaled
 
 END = 1_000_000
 USER = ("--engine", "user")

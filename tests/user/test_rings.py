@@ -6,8 +6,8 @@ counted as lost.
 from collections import Counter
 
 import pytest
-from nightly import scaled
 from shm_oracle import Shared
+from tiers import scaled
 
 TOP = (1 << 64) - 1
 
