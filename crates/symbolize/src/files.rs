@@ -85,7 +85,7 @@ impl Search {
                 return Result { what: Found::Map(PerfMap::new(&text)), looked };
             }
         }
-        let why = "the program has written no map of the code that it made".into();
+        let why = "it wrote no map of the code that it made".into();
         Result { what: Found::Nothing(why), looked }
     }
 
