@@ -30,6 +30,7 @@ BEFORE = {
     "klogger compare": "for i in 1 2 3; do for name in before after; do "
     "klogger record -s scheduler -o $name$i.klog -- ./my-workload; done; done",
     "./prog": "cc -o prog prog.c",
+    "--debug-dir ~/debug": "mkdir -p ~/debug",
 }
 # Recordings during which a command is typed.
 DURING = {
@@ -113,6 +114,7 @@ class Room:
         log = (ROOT / "tests/logs/v3.klog").read_bytes()
         for name, part in (("a", log), ("half", log[: len(log) // 2]), ("private", log)):
             (self.folder / f"{name}.klog").write_bytes(part)
+        shutil.copyfile(ROOT / "tests/logs/stacks.klog", self.folder / "stacks.klog")
         (self.folder / "private.klog").chmod(0o600)
         for name in ("schemata", "examples"):
             (self.folder / name).symlink_to(self.prefix / "share/klogger" / name)

@@ -26,8 +26,17 @@ def prefix(klogger):
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def run(*words):
+    words = [sys.executable, ROOT / "tests/first_hour", *words]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_command_of_the_readme_runs(prefix):
+    run("--runs", "--prefix", prefix, "readme")
+
+
+@pytest.mark.full("any new message changes them")
 @pytest.mark.parametrize("part", ["answer", "readme", "user", "gallery", "bad_input"])
 def test_what_is_printed(prefix, part):
-    words = [sys.executable, ROOT / "tests/first_hour", "--prefix", prefix, part]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run("--prefix", prefix, part)
