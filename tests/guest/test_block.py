@@ -11,6 +11,8 @@ from boots import BPF, Case
 from file_systems import unpacked
 from oracles import Log, answers
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 MODULES = ["configfs", "null_blk", "dm-mod", "dm-delay"]
 TOOLS = {"dd": "/bin/block-dd", "blkdiscard": "/bin/block-discard", "dmsetup": "/bin/dmsetup"}
 # The second disk delays writes by 20 ms; dm has bios, and the disk below it requests.

@@ -10,6 +10,8 @@ import pytest
 from boots import BPF, Case
 from oracles import Log, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 HITS = 10007
 SCRIPT = f"""
 cpu1=/sys/devices/system/cpu/cpu1/online

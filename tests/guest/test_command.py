@@ -15,6 +15,8 @@ import pytest
 from kernels import cache, headers
 from oracles import Log, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 # For a boot by plain emulation, on a machine that has other things to do as well.
 PATIENCE = 600
 

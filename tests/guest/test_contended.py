@@ -11,6 +11,8 @@ import oracles
 import pytest
 from kernels import debian
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 HERE = Path(__file__).parent
 # Every kernel has the first one's tracepoint; the other one's is there since 6.14.
 SCHEMATA = ["contended.klogger", "contended_numbers.klogger"]

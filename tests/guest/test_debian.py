@@ -8,6 +8,8 @@ import pytest
 from boots import BPF, Case
 from oracles import Log, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 RUNS = {
     "pingpong": "pingpong 3000 processes 0",
     "threads": "pingpong 3000 threads",

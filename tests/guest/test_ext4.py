@@ -13,6 +13,8 @@ import pytest
 from kernels import cache
 from oracles import Log, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 # The guest sees this machine's files, and what it writes is gone at its end but for this.
 SCRIPT = r"""
 modprobe loop

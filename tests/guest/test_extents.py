@@ -11,6 +11,8 @@ import pytest
 from boots import BPF, Case
 from oracles import Log, check_whole
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 KINDS = ["ext4", "xfs", "f2fs", "vfat"]
 # In MiB; smaller ones, XFS and f2fs refuse.
 SIZES = {"ext4": 64, "xfs": 300, "f2fs": 64, "vfat": 64}

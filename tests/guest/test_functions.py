@@ -14,6 +14,8 @@ from collections import Counter
 import pytest
 from kernels import HERE, cache
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 ALLOCATED, REFUSED, MAPPED, TRUNCATED = 211, 37, 53, 29
 # Made and removed in an ext4 file system.
 FILES = 41

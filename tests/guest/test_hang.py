@@ -11,6 +11,8 @@ from boots import BPF, Case
 from kernels import HERE, headers, run
 from oracles import Log, answers
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 SOURCE = HERE / "hang"
 SCRIPT = r"""
 set -e

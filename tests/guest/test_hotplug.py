@@ -7,6 +7,8 @@ import pytest
 from boots import BPF, Case
 from oracles import Log, check_lost_sums, check_serials, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 HITS = 60_000
 # How often, and then long enough for a thread that sleeps for a second to see it.
 SCRIPT = f"""

@@ -24,6 +24,8 @@ from kernels import (
 from oracles import Log, workload_json
 from tiers import SLOW
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 # How often events are switched, and modules loaded; a debug kernel is slow enough.
 FEW, MANY = (24, 30), (200, 200)
 HAMMERED = ("toggled", "survivor", "unplugged", "plugged", "short")

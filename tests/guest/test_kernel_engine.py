@@ -13,6 +13,8 @@ from boots import KERNEL, Case
 from kernels import FLOOD
 from oracles import Log, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 HERE = Path(__file__).parent
 FLOOD_EVENTS = ("FLOOD", "FLOOD_WIDE")
 CPUS = 2

@@ -16,6 +16,8 @@ from kernels import cache
 from oracles import Log, workload_json
 from tiers import HOW, SLOW
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = ROOT / "tests/kernel"
 HEADER = "include/klogger/sched.klogger.h"

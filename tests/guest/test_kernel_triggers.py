@@ -13,6 +13,8 @@ from boots import KERNEL, Case
 from kernels import FLOOD, kernel, run
 from oracles import Log, workload_json
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 EXPRESSIONS = [
     'name == "flood-even"',
     'name =~ "^flood-o" && cpu == 1',

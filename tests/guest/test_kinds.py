@@ -13,6 +13,8 @@ from kernels import HERE, ROOT, debian
 from oracles import Log, workload_json
 from test_contended import compiler
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 SCHEMA = HERE / "kinds.klogger"
 PORT = 4711
 CALLS = 2000

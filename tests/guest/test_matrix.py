@@ -12,6 +12,8 @@ from kernels import ROOT, debian
 from oracles import Log
 from tiers import SLOW
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
 # While all timers of the guest's start-up still run, and some of the workload's own.
 SCRIPT = """

@@ -13,6 +13,8 @@ from boots import KERNEL, Case
 from kernels import BUILT, HERE
 from oracles import Log
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 OWN = HERE / "module"
 SCRIPT = r"""
 insmod /modules-under-test/klogger.ko || exit 3

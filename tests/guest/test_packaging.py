@@ -15,6 +15,8 @@ import pytest
 from kernels import BUNDLED
 from oracles import Log
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 VERSION = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
 OWN = """schema renames "Threads that change their names"

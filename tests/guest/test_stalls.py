@@ -15,6 +15,8 @@ import pytest
 from kernels import cache
 from stall_verdicts import Stalls, read
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TIMES = 23
 DELAY_MS = 20

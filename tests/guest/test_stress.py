@@ -12,6 +12,8 @@ from kernels import KERNELS, KMEMLEAK, TESTED, check_kernel_is_well
 from oracles import Log
 from tiers import SLOW
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 STRESS = Path(__file__).parent / "stress"
 CONTEXTS = ("thread", "softirq", "interrupt", "NMI")
 # Of the thread of each CPU, in each round; a small ring is sure to overflow.

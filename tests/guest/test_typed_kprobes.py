@@ -11,6 +11,8 @@ import compilers
 import pytest
 from kernels import debian
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 TIMES, LENGTH = 17, 0x3000
 # It has more than six arguments.
 SCHEMA = """schema mapped

@@ -5,9 +5,12 @@ import json
 import re
 import subprocess
 
+import pytest
 from kernels import ROOT
 from oracles import Log
 from test_command import command  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.full("boots guests of its own")
 
 LIVE = ROOT / "tests/live"
 

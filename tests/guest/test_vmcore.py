@@ -19,6 +19,8 @@ import oracles
 import pytest
 from kernels import CRASH, ROOT, cache, run
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 HERE = Path(__file__).parent / "vmcore"
 PANIC = re.compile(r"Kernel panic - not syncing: hits of thread (\d+): \d+ until (\d+) ns")
 # What is said last: by a kernel that has panicked, and by one that was booted then.

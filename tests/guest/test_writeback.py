@@ -14,6 +14,8 @@ from dirty_pages import PAUSED, PLAIN, READ, READS, TWICE, Ran, check_reads, che
 from kernels import cache
 from oracles import Log
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 SCRIPT = r"""
 set -e
 modprobe loop

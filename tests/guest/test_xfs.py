@@ -14,6 +14,8 @@ import xfs_load
 from kernels import cache
 from xfs_checks import check_counters, check_formats, opened
 
+pytestmark = pytest.mark.full("boots guests of its own")
+
 # The guest sees this machine's files, and what it writes is gone at its end but for this.
 SCRIPT = r"""
 set -e

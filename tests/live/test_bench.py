@@ -99,6 +99,7 @@ def left_behind(folder):
     return loops, [file for file in folder.iterdir() if file.name.startswith("klogger-bench")]
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_costs_have_the_order_that_they_must_have(bench, clean_kernel, tmp_path):
     """Who does what another one does, and more, costs more; whatever the instructions are."""
     found = measurable(bench)
@@ -116,6 +117,7 @@ def test_costs_have_the_order_that_they_must_have(bench, clean_kernel, tmp_path)
     assert left_behind(tmp_path) == ([], [])
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, tmp_path):
     schema = tmp_path / "shapes.klogger"
     schema.write_text(SHAPES)
@@ -131,6 +133,7 @@ def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, tmp_path):
         assert (event["bytes_least"], event["bytes_most"]) == declared[event["name"]]
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.skipif(not shutil.which("perf"), reason="perf, which counts hits, is not there")
 def test_the_kernel_counts_as_many_hits(bench, klogger, tmp_path):
     """Blocks of the empty probe before and after each recording, and of all arms but the reference
@@ -189,6 +192,7 @@ def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, tmp_path):
     assert event["hits"] == event["logged"] + event["lost"] == PASSES * HITS
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_an_event_of_a_program(bench, tmp_path):
     schema = tmp_path / "shapes.klogger"
     # Programs know no control groups.
@@ -237,6 +241,7 @@ def test_rate(bench, clean_kernel, tmp_path):
     assert left_behind(tmp_path) == ([], [])
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     ("number", "log"), [(signal.SIGINT, "bench.klog"), (signal.SIGTERM, "rate.klog")]
 )

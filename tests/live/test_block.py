@@ -152,6 +152,7 @@ def test_direct_requests_are_those_of_diskstats(recorder, disk):
     assert [sector for (sector,) in sectors] == [n * 7919 % 4096 * 8 for n in range(101)]
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_times_are_within_those_of_the_program(recorder, disk):
     # In the scope of a command: its own requests.
     recorded = record(
@@ -166,6 +167,7 @@ def test_times_are_within_those_of_the_program(recorder, disk):
     assert least > 0
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_files_are_those_of_diskstats(recorder, disk, tmp_path):
     (folder := tmp_path / "block-files").mkdir()
     run("mkfs.ext4", "-q", "-F", disk.device)
@@ -190,6 +192,7 @@ def test_files_are_those_of_diskstats(recorder, disk, tmp_path):
     assert {"cat", "dd", "fstrim"} <= programs
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_answers_agree_with_the_log(recorder, disk):
     recorded = record(recorder, disk, sys.executable, "-c", DIRECT, disk.device, 23, 29, 3, 5)
     tables = answers(recorder.klogger, recorded.path)
@@ -248,6 +251,7 @@ until grep -qx " *0 *$3" /sys/block/${2#/dev/}/inflight; do sleep 0.02; done
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_a_device_has_not_done(recorder, disk, tmp_path):
     with stalled(disk, tmp_path / "block-frozen") as inner:
         command = ["sh", "-c", WAIT, "sh", HANGING, inner.device, "3"]
@@ -268,6 +272,7 @@ until [ "$(cat /proc/$!/task/*/stat 2>/dev/null | grep -c ') D ')" -eq $3 ]; do 
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_full_table_is_in_the_ledger(recorder, disk, tmp_path):
     with stalled(disk, tmp_path / "block-frozen") as inner:
         # There is room for twice 64, rounded up. The device takes 128; the others wait for it.

@@ -47,6 +47,7 @@ def record(klogger, tmp_path):
     return run
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_costs_have_an_order(record):
     with Quiet() as quiet:
         found = record()["preamble"]["costs"]
@@ -70,6 +71,7 @@ def test_nothing_of_it_is_in_the_log(record):
     assert found["ledger"] == []
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_in_overwrite_mode(record):
     assert record("--overwrite")["preamble"]["costs"]["hits"] > 1000
 

@@ -44,6 +44,7 @@ def log(recorder, workloads):
     return path
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_rules_of_the_scheduler_hold(recorder, log):
     code, rules = checked(recorder, log)
     wrong = sum(rule["violations"] for rule in rules.values())
@@ -55,6 +56,7 @@ def test_rules_of_the_scheduler_hold(recorder, log):
     assert all(rule["checked"] > 5000 for rule in rules.values()), rules
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_rules_of_interrupts_hold(recorder, workloads):
     done, path = recorder.run(
         "-s", "interrupt", "--buffer-size", "16M", "--", workloads / "spinners", 2, 1000, 0

@@ -274,6 +274,7 @@ def test_each_host_has_recorded_what_it_did(sshd, collected):
     assert sshd.folders() == []
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_hosts_that_fail_are_named(sshd, collected):
     code, _, err = collected
     assert code == 1
@@ -284,6 +285,7 @@ def test_hosts_that_fail_are_named(sshd, collected):
     assert "the recordings began within " in err
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_planted_offsets_are_found(sshd, collected):
     planted = {"alpha": (0, 0), "ahead": (AHEAD_NS, MONOTONIC_NS)}
     true_ns = Reference().base
@@ -298,6 +300,7 @@ def test_planted_offsets_are_found(sshd, collected):
         assert error >= found["measured"][0]["round_trip_ns"] // 2
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_clock_without_python(sshd, collected):
     found = clock_of(sshd, "dated")
     assert [m["how"] for m in found["measured"]] == ["date"] * 2
@@ -354,6 +357,7 @@ def sleeper() -> Iterator[int]:
         process.kill()
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_recorder_that_is_killed_and_one_that_is_interrupted(sshd, sleeper):
     process = sshd.start("alpha", "beta", "--to", "killed", "--", "-s", "lifecycle", "-p", sleeper)
     sshd.recorder("alpha")
@@ -384,6 +388,7 @@ def master(process: subprocess.Popen, host: str) -> int:
     return found
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_connection_that_is_lost_and_segments_that_come_meanwhile(sshd, sleeper):
     process = sshd.start(
         "alpha", "beta", "--to", "lost", "--",
@@ -408,6 +413,7 @@ def test_a_connection_that_is_lost_and_segments_that_come_meanwhile(sshd, sleepe
     assert sshd.folders() == []
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_who_collects_is_killed(sshd, sleeper):
     """Nothing is left there either, nor is any name a command."""
     where = sshd.remote("alpha") / "it's $(touch pwned) `touch pwned` here"
@@ -427,6 +433,7 @@ def test_who_collects_is_killed(sshd, sleeper):
     assert not list(sshd.folder.rglob("pwned")) and not (Path.home() / "pwned").exists()
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_log_that_came_in_part(sshd, tmp_path):
     """What is there is not fetched again, unless it is wrong."""
     ssh = Ssh("alpha", [sshd.options[0].removeprefix("--ssh=")], tmp_path / "socket")
@@ -446,6 +453,7 @@ def test_a_log_that_came_in_part(sshd, tmp_path):
         fetch.bring(ssh, str(tmp_path / "none"), target, shown.append, tries=1)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_recording_that_cannot_begin(sshd):
     code, _, err = sshd.run("alpha", "--to", "none", "--", "-s", "nowhere", "-a")
     assert code == 1

@@ -37,6 +37,7 @@ def compare(recorder, a, b, *words):
     return json.loads(done.out)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_differences_are_those_of_the_programs(recorder, turns):
     # In turn, so that what the machine does beside it hits both.
     short, long = zip(*[(turns(SHORT), turns(LONG)) for _ in range(RUNS)], strict=True)

@@ -100,6 +100,7 @@ def mine(recorder):
     return file
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("expressions", CHUNKS, ids=lambda chunk: chunk[0])
 def test_what_is_logged_is_what_cat_selects(recorder, mine, clean_kernel, expressions):
     numbered = list(enumerate(expressions, 1))

@@ -104,6 +104,7 @@ def test_states_of_connections_in_a_namespace(recorder, clean_kernel):
     assert (states[True, "established"], states[False, "established"]) == (5, 5)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_slow_calls(recorder, clean_kernel):
     """Sleeps are never shorter than they were asked for."""
     log, _ = recorded(recorder, "slow", SLEEPER, "--set", "slow=300ms")

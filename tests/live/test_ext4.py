@@ -87,6 +87,7 @@ def test_the_analyses_have_the_same_numbers(recorded, klogger):
     assert direct["waits"] >= 1
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_buffered_write_has_its_time_for_each_page(klogger, tmp_path):
     """With `least=0`. Each write of one block of its own folio; the time is within the write's."""
     writes = 53
@@ -113,6 +114,7 @@ print(os.fstat(file).st_ino, time.monotonic_ns() - began)
     assert all(row[2] > 0 for row in rows) and sum(row[2] for row in rows) <= took
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_request_that_has_no_room_is_in_the_ledger(klogger, workloads, tmp_path):
     """Each request is in the log, or counted as one that could not be remembered."""
     path = tmp_path / "requests.klog"
@@ -147,6 +149,7 @@ sys.exit(os.waitpid(pid, 0)[1])
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_full_journal_is_the_cause_of_waits(klogger, tmp_path):
     path = tmp_path / "full.klog"
     mkfs = [*MKFS[:4], "-J", "size=1", "-N", "20000", *MKFS[6:]]

@@ -37,6 +37,7 @@ def small(request, tmp_path):
         yield request.param, undo.enter_context(made)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_replayed_maps_are_the_kernels(recorder, workloads, small):
     kind, made = small
     # Nothing says where btrfs preallocates. The others move what is behind a range.
@@ -81,6 +82,7 @@ def test_files_whose_places_nothing_tells_are_named(recorder, tmp_path):
     assert found == [(numbers["made"], 1, 3), (numbers["clone"], 2, 3), (numbers["copy"], 2, 3)]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_more_file_systems_than_there_is_room_for(recorder, tmp_path):
     """What is left out is counted. Each subvolume of btrfs is one, for its inodes are numbered on
     their own.

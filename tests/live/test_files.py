@@ -69,6 +69,7 @@ def test_each_planted_call_and_error(planted):
         assert more == 0 if error else 0 <= more <= 8, (call, errno.errorcode.get(error), more)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_paths_and_what_they_were(planted):
     names = planted.log.rows(f"""
         SELECT n.path, count(*), any_value(n.inode) FROM LOOK AS l JOIN NAMED AS n USING (file)
@@ -91,6 +92,7 @@ def test_paths_and_what_they_were(planted):
     assert planted.log.one("SELECT max(entries) FROM LISTED") == 3
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_bytes_are_those_of_the_kernel(planted):
     io = planted.log.rows(f"""
         SELECT r.time FROM READ AS r JOIN (
@@ -136,6 +138,7 @@ def of_path(tables: dict, path: Path, column: str) -> int:
     return sum(row[column] for row in tables["paths"] if row["path"] == str(path))
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
     recorder, workloads, tmp_path
 ):
@@ -152,6 +155,7 @@ def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
     assert unused == [(f"{tmp_path}/.", 1)]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_relative_path_of_chdir_begins_in_the_directory_that_is_left(recorder, tmp_path):
     (tmp_path / "left/entered").mkdir(parents=True)
     script = f"import os; os.chdir('{tmp_path}/left'); os.chdir('entered'); open('file', 'w')"
@@ -168,6 +172,7 @@ def test_a_relative_path_of_chdir_begins_in_the_directory_that_is_left(recorder,
         assert str(tmp_path / folder).endswith(base) and base.endswith(f"/{folder}"), name
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_loader_maps_what_ldd_lists(recorder, tmp_path):
     """Each object once; each library is looked for in a directory that has none, too."""
     program = next((p for p in map(Path, ("/bin/ls", "/usr/bin/ls")) if p.exists()), None)
@@ -220,6 +225,7 @@ def test_requests_of_io_uring_are_calls_with_their_file(recorder, workloads, tmp
     assert sum(row["read"] for row in rows) == planted["read"][1]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_answers_name_the_waste(recorder, tmp_path):
     """Files that are opened for nothing, read again, guessed: as often as a script does it."""
     (tmp_path / "f").write_text("x" * 100)

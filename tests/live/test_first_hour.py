@@ -36,7 +36,7 @@ def test_each_command_of_the_readme_runs(prefix):
     run("--runs", "--prefix", prefix, "readme")
 
 
-@pytest.mark.full("any new message changes them")
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("part", ["answer", "readme", "user", "gallery", "bad_input"])
 def test_what_is_printed(prefix, part):
     run("--prefix", prefix, part)

@@ -130,6 +130,7 @@ def check_equal(recorder, log, made) -> dict:
     return about
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_it_is_that_part_of_the_log(run, recorder, workloads, clean_kernel):
     flood = [workloads / "flood", 1000, -1]
     with run(flood, "-s", "scheduler", "-s", FLOOD, "--snapshots") as running:
@@ -169,6 +170,7 @@ def check_told(recorder, running, made):
     assert "asked for (half a second) at" in text
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("options", [(), ("--compress",)], ids=["plain", "compressed"])
 def test_while_events_are_lost(run, recorder, workloads, options):
     flood = [workloads / "flood", 3_000, -1]
@@ -182,6 +184,7 @@ def test_while_events_are_lost(run, recorder, workloads, options):
         assert about["lost"] == sum(e[0]["count"] for e in lost)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_memory_does_not_hold_is_said(run, recorder, workloads):
     flood = [workloads / "flood", 3_000, -1]
     options = ("-s", FLOOD, "--snapshot-memory", "1M", "--snapshot-before", "1h")
@@ -196,6 +199,7 @@ def test_what_memory_does_not_hold_is_said(run, recorder, workloads):
     assert entry["to_ns"] == made["from_ns"]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_nothing_on_the_disk_until_it_is_asked_for(run, recorder, workloads):
     flood = [workloads / "flood", 1000, -1]
     with run(flood, "-s", FLOOD, "--snapshots", out=Path("/dev/null")) as running:
@@ -207,6 +211,7 @@ def test_nothing_on_the_disk_until_it_is_asked_for(run, recorder, workloads):
     assert info(recorder, made["file"])["sound"]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_rings_of_overwrite_mode(run, recorder, workloads, clean_kernel):
     flood = [workloads / "flood", 1000, -1]
     with run(flood, "-s", FLOOD, "--overwrite", "--snapshots") as running:
@@ -234,6 +239,7 @@ def small_disk(tmp_path):
         yield folder
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_full_disk(run, recorder, workloads, small_disk):
     options = ("-s", FLOOD, "--snapshot-dir", small_disk)
     with run([workloads / "flood", 3_000, -1], *options) as running:
@@ -262,6 +268,7 @@ def test_another_mount_namespace_cannot_choose_the_file(run, recorder, workloads
     assert not (recorder.dir / "chosen.klog").exists()
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, workloads):
     for _ in range(5):
         log = recorder.path()
@@ -293,6 +300,7 @@ def part(file: Path) -> Path:
     return file.with_name(file.name + ".part")
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_is_refused(run, recorder, workloads):
     flood = [workloads / "flood", 1000, -1]
     with run(flood, "-s", FLOOD) as running:
@@ -327,6 +335,7 @@ def test_what_is_refused(run, recorder, workloads):
     assert done.code == 2 and "0 is not in 1.." in done.err
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_each_hit_of_a_trigger_is_in_a_snapshot_with_the_second_before_it(recorder, clean_kernel):
     recorder.read = {}
     schema = recorder.dir / "slow.klogger"

@@ -19,6 +19,7 @@ def recorded(recorder, workloads, n, *options):
     return log, pids
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("options", [(), ("--compress",)], ids=["plain", "compressed"])
 def test_logged_and_lost_are_all(recorder, workloads, clean_kernel, options):
     """How many are lost while the recorder runs is the machine's affair."""
@@ -47,6 +48,7 @@ def check_all(log, pids, attempts):
     return lost
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_nothing_is_lost_in_a_large_ring(recorder, workloads):
     n = 200_000
     log, pids = recorded(recorder, workloads, n, "--buffer-size", "64M")
@@ -56,6 +58,7 @@ def test_nothing_is_lost_in_a_large_ring(recorder, workloads):
     oracles.check_serials(log)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_order_under_loss(recorder, workloads, klogger):
     done, path = recorder.run(
         "-s", SCHEMA, "--buffer-size", "64K", "--", workloads / "flood", 300_000, -1

@@ -104,6 +104,7 @@ def test_a_full_disk(recorder, workloads, clean_kernel, small_disk):
     )
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small_disk):
     """The same until the recorder notices; from then on nothing is recorded, and the ledger says
     when that was.
@@ -131,6 +132,7 @@ def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small
         assert logged + counted == n
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("buffer", ["64M", "256K"])
 def test_a_ring_that_is_not_drained(recorder, workloads, clean_kernel, buffer):
     """The recorder is stopped while the flood runs: on which CPU, and when, is in the ledger,
@@ -165,6 +167,7 @@ def test_a_ring_that_is_not_drained(recorder, workloads, clean_kernel, buffer):
     oracles.check_lost_sums(log)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_events_that_were_off(recorder, workloads):
     """From the beginning, and for a while."""
     log = recorder.path()
@@ -212,6 +215,7 @@ def test_events_that_were_off(recorder, workloads):
     )
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_quiet_recording_has_none_of_it(recorder):
     done, path = recorder.run("-s", FLOOD, "--", "sleep", 1)
     assert done.code == 0, done.err

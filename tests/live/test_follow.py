@@ -83,6 +83,7 @@ def finish_recording(process):
     return process.returncode, out, err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_lines_come_while_the_command_runs(record, follow, workloads, tmp_path):
     """The command ends when its event has been read."""
     gate = Gate(tmp_path)
@@ -97,6 +98,7 @@ def test_lines_come_while_the_command_runs(record, follow, workloads, tmp_path):
     assert finish_recording(process)[0] == 0
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_events_are_at_most_a_second_late(record, follow, workloads, recorder):
     """From the time of an event to the moment at which its line can be read."""
     with Quiet() as quiet:
@@ -148,6 +150,7 @@ def test_a_recording_that_has_ended(record, follow, recorder, workloads):
     assert out == cat(recorder, log)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_until_a_time(record, follow, workloads, tmp_path):
     gate = Gate(tmp_path)
     process, log = record(
@@ -165,6 +168,7 @@ def test_until_a_time(record, follow, workloads, tmp_path):
     assert finish_recording(process)[0] == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_recorder_that_is_killed(record, follow, recorder, workloads):
     process, log = record("sh", "-c", f"{workloads}/steady 500 1000; exec sleep {PATIENCE}")
     printed = follow(log, "--format", "json")
@@ -181,6 +185,7 @@ def test_a_recorder_that_is_killed(record, follow, recorder, workloads):
     assert recorder.command("rescue", process.pid, "-o", rescued).code == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_interrupt_ends_it(record, follow, workloads):
     process, log = record("sleep", PATIENCE)
     printed = follow(log)
@@ -192,6 +197,7 @@ def test_interrupt_ends_it(record, follow, workloads):
     finish_recording(process)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_reader_that_has_seen_enough(record, follow, workloads):
     process, log = record(workloads / "steady", 5_000, 2_000)
     printed = follow(log)
@@ -213,6 +219,7 @@ def begun(record, workloads, tmp_path):
     return part
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_log_that_is_cut(begun, follow):
     with locked(begun) as file:
         # No more than a pipe takes.
@@ -225,6 +232,7 @@ def test_a_log_that_is_cut(begun, follow):
     assert f"has been cut to {length // 2} bytes, of which {length} had been read" in err, err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_log_that_is_replaced(begun, follow):
     with locked(begun):
         printed = follow(begun, "--event", "KLOGGER_START")
@@ -240,6 +248,7 @@ def test_a_log_that_is_replaced(begun, follow):
     assert "ledger and index are missing" in err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_flight_recorder_is_not_followed(record, follow):
     process, log = record("sleep", PATIENCE, options=("--overwrite",))
     code, out, err = finish(follow(log))
@@ -249,6 +258,7 @@ def test_a_flight_recorder_is_not_followed(record, follow):
     finish_recording(process)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_unknown_names_are_refused_at_once(record, follow):
     process, log = record("sleep", PATIENCE)
     for words, name in [(("-e", "FLOD"), "FLOD"), (("--where", "nothing == 1"), "nothing")]:
@@ -259,6 +269,7 @@ def test_unknown_names_are_refused_at_once(record, follow):
     finish_recording(process)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_two_follow_and_a_recording_ends_as_it_would(record, follow, recorder, workloads):
     process, log = record(workloads / "steady", 3000, 3000)
     both = [follow(log, "--format", "json") for _ in range(2)]

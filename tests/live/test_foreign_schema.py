@@ -92,6 +92,7 @@ def test_c_reaches_nothing(recorder, place, name):
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_is_allowed(recorder, place):
     code = (
         JOINED
@@ -171,6 +172,7 @@ def test_endless_output(recorder, place):
 HEADERS = sorted(Path("/usr/src").glob("linux-headers-*-amd64"))
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize(
     ("code", "reads"), [("", False), ('__PASTE(as, m)(".incbin \\"{file}\\"");', True)]
 )

@@ -40,6 +40,7 @@ def test_a_free_lock_is_not_seen(recorder, workloads):
     assert sum(locks.log.count(event, since) for event in ("WAIT", "WAITED", "WOKE")) == 0
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
 def test_the_guilty_lock_is_first(recorder, workloads):
     locks = Locks(recorder, workloads, "guilty")
@@ -59,6 +60,7 @@ def test_the_guilty_lock_is_first(recorder, workloads):
     assert {holder for (holder,) in holders} <= tids | {0}
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_waits_that_slept_are_voluntary_switches(recorder, workloads):
     locks = Locks(recorder, workloads, "pingpong")
     rounds, switches = map(int, locks.words)
@@ -94,11 +96,13 @@ def test_a_dead_lock_is_found(recorder, workloads):
     assert named == {tid for (tid,) in waits}
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("what", ["pingpong", "pi"])
 def test_no_dead_lock_where_there_is_none(recorder, workloads, what):
     assert Locks(recorder, workloads, what).tables()["cycles"] == []
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_calls_of_their_own(recorder, workloads):
     locks = Locks(recorder, workloads, "calls")
     if locks.words == ["absent"]:
@@ -116,6 +120,7 @@ def test_calls_of_their_own(recorder, workloads):
     assert one(f"SELECT count(*) FROM WOKE WHERE op = 23 AND (lock, asked) <> ({waited}, 1)") == 0
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_calls_in_vain(recorder, workloads):
     locks = Locks(recorder, workloads, "vain")
     address, *counts = locks.words
@@ -125,6 +130,7 @@ def test_calls_in_vain(recorder, workloads):
     assert row["waits"] == 17 + 3 + 53
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_a_hand_off_is_a_part_of_the_wait(recorder, workloads):
     log = Locks(recorder, workloads, "pingpong").log
     woken = "asleep > 0 AND result = 0"
@@ -135,6 +141,7 @@ def test_a_hand_off_is_a_part_of_the_wait(recorder, workloads):
     assert log.one("SELECT count(*) FROM WAITED WHERE asleep = 0 AND handoff > 0") == 0
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_priority_inversion(recorder, workloads):
     locks = Locks(recorder, workloads, "inversion")
     if locks.words == ["refused"]:

@@ -7,6 +7,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 GUIDE = Path(__file__).resolve().parents[2] / "docs/schema-language.md"
 DECLARES = re.compile(
     r"^(schema|event|probe|poll|parameter|include|arch|slice|context|code|enum|flags|state"
@@ -45,6 +47,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_examples_are_schemata_that_the_kernel_accepts(recorder, tmp_path: Path):
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text)

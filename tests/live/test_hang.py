@@ -102,6 +102,7 @@ def check_ends(log: Log, threads: dict[str, Hung]) -> None:
             disturbed(f"the kernel left out the switch to {name}")
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_frozen_file_system(recorder, workload):
     done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("freeze", 2))
     assert done.code == 0, done.err
@@ -148,6 +149,7 @@ def reported(since: str) -> set[int]:
     return {int(tid) for tid in re.findall(r"task \S+:(\d+) blocked for more than", text)}
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_the_kernel_reports_is_stuck(recorder, workload):
     if not (SETTINGS / "hung_task_timeout_secs").exists():
         pytest.skip("this kernel does not look for hung tasks")
@@ -202,6 +204,7 @@ def status_of(thread: Hung, name: str) -> str:
     return re.search(rf"^{name}:\s*(\w+)", text, re.M)[1]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_who_sleeps_already_is_found(recorder, workload, tmp_path):
     with Stolen() as stolen, frozen(workload, tmp_path) as threads:
         process = int(status_of(threads["mapper"], "Tgid"))
@@ -248,6 +251,7 @@ def table(log: Log, name: str, where: str) -> list[dict]:
     return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_who_waits_for_a_child_is_slow_and_not_dead_locked(recorder, workload):
     done, path = recorder.run("-s", SCHEMA, "--set", "stuck=1s", "--", *workload("vfork", 1))
     assert done.code == 0, done.err
@@ -260,6 +264,7 @@ def test_who_waits_for_a_child_is_slow_and_not_dead_locked(recorder, workload):
     assert [r["threads"] for r in tables["causes"] if r["kind"] == "child"] == [1]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_who_only_works_is_not_stuck(recorder, workload):
     done, path = recorder.run("-s", SCHEMA, "--", *workload("busy", 2))
     assert done.code == 0, done.err

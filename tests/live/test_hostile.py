@@ -51,6 +51,7 @@ def of_recorder(path):
     return found
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_killed_while_the_command_is_held(recorder, clean_kernel):
     """The command waits for a word of the recorder. It must not wait for one that is gone."""
     held = turns = 0
@@ -75,6 +76,7 @@ def test_killed_while_the_command_is_held(recorder, clean_kernel):
             assert rescued.code == 0 or "has been freed" in rescued.err, rescued.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_an_error_after_the_command_was_made(recorder, clean_kernel):
     path = recorder.dir / "no" / "x.klog"
     done, _ = recorder.run("-s", "scheduler", "--", "sleep", "0", out=path, timeout=60)
@@ -82,6 +84,7 @@ def test_an_error_after_the_command_was_made(recorder, clean_kernel):
     assert wait_for(lambda: not of_recorder(path), 60)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_signal_before_the_start_starts_nothing(recorder):
     """Wherever the signal hits: an end, and either the command did not run or the log is whole."""
     for turn in range(10):
@@ -225,6 +228,7 @@ def connect(pid):
     return peer
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_slow_and_silly_peers(recorder):
     """They hold up neither marks nor the end."""
     path = recorder.path()
@@ -250,6 +254,7 @@ def test_slow_and_silly_peers(recorder):
     assert Log(recorder.klogger, path).rows("SELECT number FROM mark") == [(1,)]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_dumps_in_mid_flood(recorder, workloads):
     """A dump shuts nothing out. What later events overwrite is counted; what is there has a number
     of its own.
@@ -284,6 +289,7 @@ def test_dumps_in_mid_flood(recorder, workloads):
     assert n * os.cpu_count() <= attempts < n * os.cpu_count() + 100
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_interrupted_while_it_compiles(recorder):
     """The folder of generated C goes with it."""
     temporary, file = (recorder.dir / name for name in ("tmp", "odd.klogger"))
@@ -318,6 +324,7 @@ def test_interrupted_while_it_compiles(recorder):
     place.cleanup()
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))
 def test_odd_names_of_schemata(recorder, name):
     file = recorder.dir / name

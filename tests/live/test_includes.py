@@ -79,6 +79,7 @@ def test_files_and_their_paths(recorder, files):
     assert (found[-1]["inode"], by_inode[-1]["path"]) == (0, "...")
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_only_one_device_and_folder(recorder, files):
     schema = recorder.dir / "opened.klogger"
     schema.write_text(SCHEMA)
@@ -204,6 +205,7 @@ def start_of(device: int) -> int:
     return int(start.read_text()) if start.exists() else 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_requests_and_the_files_that_they_write(recorder):
     schema, file, pages = recorder.dir / "flushed.klogger", recorder.dir / "file", 769
     schema.write_text(FLUSHED)

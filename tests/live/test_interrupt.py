@@ -255,6 +255,7 @@ def test_what_begins_ends(kept):
                 assert not begun or level == 0, f"CPU {cpu} at {when}: an end without a beginning"
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_self_times_add_up_to_the_union(kept):
     """The time of all handlers without what interrupted them is the time in which there was one,
     but for what logging took: of each its first event, and of one that interrupted another also its
@@ -287,6 +288,7 @@ def test_self_times_add_up_to_the_union(kept):
     assert own == pytest.approx(union - logging, rel=0.01)
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
     """The kernel's own timer, which does not wait for a thread: a thousand a second, and those of
     the tick.
@@ -312,6 +314,7 @@ def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
     assert ticks["planted"] - ticks["none"] >= 0.5 * runs, (ticks, runs)
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.parametrize(
     ("how", "says"), [((), "Timer storm: timerstorm["), (("kernel",), "perf_swevent_hrtimer")]
 )
@@ -327,6 +330,7 @@ def test_a_timer_storm_is_the_first_finding(recorder, workloads, how, says):
     assert "timerstorm[" in text, text
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_a_storm_is_found_without_its_cause(recorder, workloads):
     done, path = recorder.run(
         "-s", INTERRUPT, "--", workloads / "timerstorm", 2000, 50, CPU, "kernel"
@@ -336,6 +340,7 @@ def test_a_storm_is_found_without_its_cause(recorder, workloads):
     assert finding.startswith(f"Timer storm: local_timer interrupted CPU {CPU} "), finding
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_stolen_time_is_that_of_proc_stat(recorder, workloads):
     """What STEAL adds up to, against the eighth number of each CPU's line; both are as of some
     tick.

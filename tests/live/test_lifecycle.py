@@ -207,6 +207,7 @@ def test_crashes_are_those_that_were_planted(lives, recorder):
     assert next(row["threads"] for row in tables["tree"] if row["threads"]) == 64
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_process_connector_reports_the_same(lives):
     log, told, (connector, _), _ = lives
     whole(log)
@@ -237,6 +238,7 @@ def test_the_process_connector_reports_the_same(lives):
     assert len(ours) == 1 + len(told) + 64
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_taskstats_reports_the_same_ends(lives):
     log, told, (_, taskstats), _ = lives
     whole(log)
@@ -256,6 +258,7 @@ def test_taskstats_reports_the_same_ends(lives):
     assert [pid for pid, _ in theirs if pid in set(order)] == order
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_storm_of_processes_is_there_in_order(recorder, workloads):
     """Or the log says how many are not."""
     number = scaled(2003, 10007)
@@ -282,6 +285,7 @@ def test_a_storm_of_processes_is_there_in_order(recorder, workloads):
         assert sorted(one for one in taskstats.events if one[0] in pids) == sorted(told)
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_stops_are_as_long_as_by_the_programs_clock(recorder, workloads):
     done, path = recorder.run("-s", SCHEMA, "--", workloads / "stops")
     assert done.code == 0, done.err
@@ -316,6 +320,7 @@ def test_stops_are_as_long_as_by_the_programs_clock(recorder, workloads):
     assert table[pid, "traced"]["stopped"] == sum(row[5] for row in attached)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_story_has_events_of_all_schemata(recorder, workloads, tmp_path):
     """Up to the crash, and of the crashed process's tree."""
     command = 'cat "$0" >/dev/null; "$1" >/dev/null; head -c 1 /dev/zero >/dev/null'
@@ -341,6 +346,7 @@ def test_the_story_has_events_of_all_schemata(recorder, workloads, tmp_path):
     assert first[-1]["before"] == 0
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_tree_has_the_ancestors_of_what_began(recorder):
     """In a recording of all processes, what was there before has its parents."""
     made = subprocess.Popen(["sh", "-c", "while :; do sleep 0.05; done"], start_new_session=True)

@@ -31,6 +31,7 @@ def renames(log):
     return log.count("PROCESS_RENAME") + log.lost("PROCESS_RENAME")
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.parametrize("buffer", ["64K", "16M"])
 def test_logged_and_left_out_are_all(recorder, workloads, clean_kernel, buffer):
     limits = ("--rate-limit", "FLOOD=1000/s", "--rate-limit", "FLOOD_WIDE=50K/s")
@@ -44,6 +45,7 @@ def test_logged_and_left_out_are_all(recorder, workloads, clean_kernel, buffer):
     oracles.check_lost_sums(log)
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_it_is_the_rate_of_all_cpus_together(recorder, workloads):
     log, _ = recorded(recorder, workloads, "--rate-limit", "FLOOD=1000/s", "--buffer-size", "16M")
     seconds = log.one("SELECT (max(time) - min(time)) / 1e9 FROM flood")
@@ -66,6 +68,7 @@ def test_it_is_the_rate_of_all_cpus_together(recorder, workloads):
     assert left_out(log, "FLOOD_WIDE") == 0
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_by_cpu_and_when(recorder, workloads):
     log, _ = recorded(
         recorder, workloads, "--rate-limit", "FLOOD=1/s", "--buffer-size", "16M", n=50_021
@@ -86,6 +89,7 @@ def test_by_cpu_and_when(recorder, workloads):
         assert severity == "info"
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_limit_that_is_not_reached_leaves_all(recorder, workloads):
     log, hits = recorded(
         recorder, workloads, "--rate-limit", "*=100M/s", "--buffer-size", "16M", n=10_007
@@ -105,6 +109,7 @@ def test_one_that_is_off_is_not_counted(recorder, workloads):
     assert log.count("FLOOD") == left_out(log, "FLOOD") == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_newest_are_kept_of_those_that_are_logged(recorder, workloads):
     """Overwrite mode: limits come first."""
     limit = ("--rate-limit", "FLOOD=100K/s")
@@ -121,6 +126,7 @@ def test_the_newest_are_kept_of_those_that_are_logged(recorder, workloads):
     assert log.count("FLOOD") + gone + log.lost("FLOOD") + left_out(log, "FLOOD") == hits >= 200_003
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_who_reads_the_log_is_told(recorder, workloads):
     log, _ = recorded(recorder, workloads, "--rate-limit", "FLOOD=1000/s", n=100_003, cpu=0)
     info = recorder.command("info", log.path)

@@ -102,6 +102,7 @@ def test_as_many_waits_as_ftrace_has(recorder, workloads, load):
         assert 0 <= total - sum(ours.get(tid, 0) for tid in threads) <= missed, (event, missed)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_each_wait_has_its_stack(recorder, workloads):
     path, _ = recorded(recorder, workloads, "pipe", 0.5)
     log = Log(recorder.klogger, path)
@@ -124,6 +125,7 @@ def test_each_wait_has_its_stack(recorder, workloads):
         assert re.match(r"\w*(mutex|lock)", frames[1]), line
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.parametrize(
     ("load", "lock"),
     [

@@ -80,6 +80,7 @@ def test_hits_by_place(record, recorder):
     assert len(re.findall(r"\btask_newtask\b", text)) == forked
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_does_not_fit_a_wildcard_is_left_out(record, recorder):
     path, info = record(WILD)
     said = re.sub(r"\s+", " ", info)
@@ -130,6 +131,7 @@ def test_refused(recorder, clean_kernel, target):
     assert len(re.findall("×", done.err)) == 1
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_functions_where_the_kernel_allows_no_probes(recorder, clean_kernel):
     """One line with the reason; with an alternative the recording goes on, and the ledger tells."""
     file = recorder.dir / "function.klogger"

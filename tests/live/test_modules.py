@@ -50,6 +50,7 @@ def test_an_optional_one(recorder, schema, clean_kernel):
     assert f"klogger: without the kernel module 'no_such_module': {NEVER}\n" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_part_of_the_kernel(recorder, schema, clean_kernel):
     """One with parameters is in /sys/module, others have functions."""
     for module in ("loop", "ext4"):

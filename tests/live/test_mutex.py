@@ -50,6 +50,7 @@ def test_each_operation_is_counted(recorder, user_locks):
     assert log.one("SELECT count(*) FROM WAIT") == 0
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
 @pytest.mark.parametrize("first", [FUTEX, MUTEX], ids=lambda schema: schema.stem)
 def test_waits_are_those_of_the_kernel(recorder, user_locks, first):
@@ -82,6 +83,7 @@ def test_conditions_are_counted(recorder, user_locks):
     assert log.one("SELECT count(DISTINCT lock) FROM USED WHERE kind = 1") == 1
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_waits_for_a_semaphore_behind_a_mutex_are_not_its_own(recorder, user_locks):
     log, (address, error) = recorded(recorder, user_locks, "behind")
     lock = int(address, 16)

@@ -23,6 +23,7 @@ def check_not_torn(log):
     assert log.count("N_HRTIMER", "list_distinct(filler) <> [(a & 255)::UTINYINT]") == 0
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("buffer", ["64K", "8M"])
 def test_nothing_is_torn(recorder, workloads, clean_kernel, buffer):
     # All CPUs, for otherwise an interrupt's event is only logged if it interrupts the workload.
@@ -54,6 +55,7 @@ def missed(log, event):
     )
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_every_block_is_sound(recorder, workloads):
     done, path = recorder.run(
         "-s", SCHEMA, "--buffer-size", "256K", "--", workloads / "nested", 2000

@@ -91,6 +91,7 @@ def test_each_planted_operation_is_there(planted):
     assert systems == [(planted.device, planted.device, "ext4")]
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_durations_are_those_of_the_programs_clock(planted):
     rows = planted.log.rows(f"""
         SELECT time - took, time FROM FILE_CALL
@@ -144,6 +145,7 @@ done
 """
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_call_that_has_not_returned_is_in_the_log(recorder, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     out = tmp_path / "said"
@@ -158,6 +160,7 @@ def test_a_call_that_has_not_returned_is_in_the_log(recorder, tmp_path):
     assert rows == [("openat", int(out.read_text()))]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_requests_of_io_uring(recorder, workloads, tmp_path):
     with loop_disk(tmp_path / "disk", 64, mkfs=MKFS) as disk, rings_allowed():
         done, path = recorder.run("-s", SCHEMA, "--", workloads / "ring_files", disk.folder)

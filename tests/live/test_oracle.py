@@ -25,6 +25,7 @@ def check_preempted(log, report):
     assert all(thread["nivcsw"] > 0 for thread in report["threads"])
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_preemption(recorder, workloads):
     recorder.checked(check_preempted, "-s", "scheduler", "--", workloads / "spinners", 3, 300, 0)
 
@@ -36,6 +37,7 @@ def check_asleep(log, report):
         assert log.count("SCHEDOUT", f"pid = {thread['tid']} AND state & 1 = 1") >= thread["count"]
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_sleepers(recorder, workloads):
     recorder.checked(check_asleep, "-s", "scheduler", "--", workloads / "sleepers", 5, 101, 500)
 
@@ -57,6 +59,7 @@ def test_only_the_commands_tree(recorder, workloads):
     assert ran <= tree | {0}, "threads that are none of the workload's"
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_times_are_the_monotonic_clocks(recorder, workloads):
     log, report = recorder.log("-s", "scheduler", "--", workloads / "pingpong", 100, "processes", 0)
     for thread in report["threads"]:

@@ -64,6 +64,7 @@ def test_events_come_through_a_pipe(piped, workloads, clean_kernel):
     assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_they_come_while_the_command_runs(piped, workloads, tmp_path):
     gate = Gate(tmp_path)
     script = f"{workloads}/steady 3 1000; read line < {gate.path}"
@@ -103,6 +104,7 @@ def streamed(start, workloads, tmp_path):
     return make
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("options", [(), ("--compress",)], ids=["plain", "compressed"])
 def test_the_log_is_whole_for_every_command(streamed, recorder, options):
     log = streamed(*options)
@@ -159,6 +161,7 @@ def test_a_terminal_is_refused(start):
     os.close(theirs)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_reader_that_is_gone_ends_the_recording_and_not_the_command(start, workloads, tmp_path):
     gate, done = Gate(tmp_path), tmp_path / "done"
     script = f"read line < {gate.path}; {workloads}/steady 20000 50000 > {done}"
@@ -176,6 +179,7 @@ def test_a_reader_that_is_gone_ends_the_recording_and_not_the_command(start, wor
     assert done.read_text() == '{"hits": 20000}\n'
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_slow_reader_loses_nothing_silently(start, recorder, workloads, tmp_path):
     """It reads nothing until the flood is over. What did not fit is counted."""
     hits, log = 2_000_000, tmp_path / "slow.klog"
@@ -207,6 +211,7 @@ def waits_for_a_lock(pid: int) -> bool:
     return Path(f"/proc/{pid}/task/{pid}/syscall").read_text().startswith("202 ")
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_second_signal_ends_it_whatever_its_threads_wait_for(start, workloads, clean_kernel):
     """Nobody reads its log, for which the actions of a trigger wait as well."""
     trigger = 'FLOOD: mark "x", at most 1000 per second'
@@ -223,6 +228,7 @@ def test_a_second_signal_ends_it_whatever_its_threads_wait_for(start, workloads,
     assert record.wait(timeout=PATIENCE) == -signal.SIGTERM
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_its_snapshots_have_the_name_of_the_command(start, recorder, tmp_path):
     gate = Gate(tmp_path)
     words = ("-s", FLOOD, "--snapshots", "-o", "-", "--", "sh", "-c", f"read line < {gate.path}")
@@ -237,6 +243,7 @@ def test_its_snapshots_have_the_name_of_the_command(start, recorder, tmp_path):
     assert ended(record)[0] == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_stream_that_is_cut_off(streamed, start, recorder):
     log = streamed()
     whole = log.read_bytes()
@@ -282,6 +289,7 @@ def test_through_a_compressor(piped, start, workloads, tmp_path):
     assert len(out.splitlines()) >= 1000
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_interrupt_ends_both_with_a_whole_log(klogger, workloads, tmp_path):
     """As Ctrl-C on a terminal does, which reaches the whole pipeline."""
     kept = tmp_path / "kept.klog"

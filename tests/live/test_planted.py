@@ -93,6 +93,7 @@ def check_cutters(answer, times, kept):
     assert most == table[words[2]]["kept_off"] or text.count(f" to {longest}."), text
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     """On a CPU with a lone hog. However busy the machine is, the answer is that of the bare events,
     which are as many as the kernel counts. If it is mostly the daemon that takes the CPU, as the
@@ -122,6 +123,7 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     assert " of these to beacon (" in first["text"]
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="this needs a CPU that stays idle")
 def test_two_threads_on_one_cpu(recorder, workloads):
     """They are bound to CPU 0, and take turns. No other thread of the workload runs, on any CPU."""

@@ -70,6 +70,7 @@ def test_a_condition_is_refused(recorder):
     assert done.code == 2 and "VMSTAT is read from a file" in done.err, done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_an_event_that_is_off_is_not_read(recorder):
     words = ("--disable", "VMSTAT", "--", "sleep", "0.1")
     done, path = recorder.run("-s", schema(recorder), *words)
@@ -79,6 +80,7 @@ def test_an_event_that_is_off_is_not_read(recorder):
     assert log.one("SELECT count(*) FROM memory") == 2
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_with_probes_in_one_schema(recorder, clean_kernel):
     text = POLLS + "event A { }\nprobe tracepoint sched_process_exec() { klogger(A); }\n"
     done, path = recorder.run("-s", schema(recorder, text), "--", "true")
@@ -95,6 +97,7 @@ def test_what_cannot_be_read(recorder, path):
     assert f"poll P: cannot read '{path}': " in done.err or "cannot be polled" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_without_root(recorder, public_klogger, tmp_path):
     """The recorder reads what its user may."""
     file = public_klogger.parent / "polls.klogger"

@@ -40,6 +40,7 @@ def listed(recorder):
     return find
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_running_recordings(start, listed, recorder, workloads, tmp_path):
     out = tmp_path / "one.klog"
     one = start("record", "-q", "-s", FLOOD, "-o", out, "--", workloads / "steady", 500_000, 2000)
@@ -87,6 +88,7 @@ def test_each_kind_of_recording_is_listed(start, listed, tmp_path):
     assert rows["pipe"]["file"] == "-"
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_recorder_that_is_stopped_is_said_to_be(start, listed, recorder, tmp_path):
     out = tmp_path / "stopped.klog"
     process = start("record", "-q", "-s", FLOOD, "-o", out, "--", "sleep", PATIENCE)
@@ -110,6 +112,7 @@ def test_none_is_running(recorder):
         assert (done.stdout, done.stderr) == (out, "")
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_other_users_see_none_of_roots(start, listed, public_klogger, tmp_path):
     out = tmp_path / "roots.klog"
     process = start("record", "-q", "-s", FLOOD, "-o", out, "--", "sleep", PATIENCE)
@@ -123,6 +126,7 @@ def test_other_users_see_none_of_roots(start, listed, public_klogger, tmp_path):
     assert "flood" not in done.stdout and str(out) not in done.stdout
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_name_that_another_program_has_taken(recorder, listed):
     """It never answers, and has a full queue."""
     first = 4_000_000 + os.getpid() % 1000 * 100

@@ -45,6 +45,7 @@ def test_the_commands_exit_code_is_passed_on(recorder, code):
     oracles.check_whole(Log(recorder.klogger, path))
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_command_that_a_signal_ends(recorder):
     done, _ = recorder.run("-s", "scheduler", "--", "sh", "-c", "kill -TERM $$")
     assert done.code == 128 + signal.SIGTERM
@@ -56,6 +57,7 @@ def test_output_of_the_command_is_its_own(recorder):
     assert "err\n" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_log_names_the_recorders_threads(recorder):
     _, path = recorder.run("-s", "scheduler", "--", "true")
     preamble = Log(recorder.klogger, path).meta["preamble"]
@@ -76,6 +78,7 @@ def test_interrupt_ends_it_cleanly(recorder, clean_kernel):
     oracles.check_whole(Log(recorder.klogger, path))
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_for_a_second(recorder, workloads):
     sleeper = subprocess.Popen(
         [workloads / "sleepers", "1", "20000", "1000"], stdout=subprocess.DEVNULL
@@ -97,6 +100,7 @@ def test_for_a_second(recorder, workloads):
     assert span >= 950_000_000
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_one_process_by_its_id(recorder, workloads):
     inside = subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"])
     outside = subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"])
@@ -116,6 +120,7 @@ def test_one_process_by_its_id(recorder, workloads):
     assert log.count("FORK", f"parent = {outside.pid}") == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_whole_system(recorder, workloads):
     """On each CPU: whatever ftrace saw is in the log, in the same order."""
     with Witness() as ftrace:
@@ -195,6 +200,7 @@ def test_overwrite_keeps_the_newest(recorder, workloads):
     assert log.path.stat().st_size < 4 << 20
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_overwrite_dumps_on_request(recorder, workloads):
     path = recorder.path()
     process = recorder.start(
@@ -226,6 +232,7 @@ def waits_for_signals(pid):
     return any(int(mask, 16) >> (signal.SIGUSR1 - 1) & 1 for mask in masks)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_dump_asked_for_too_early_comes_as_soon_as_it_can(recorder):
     path = recorder.path()
     process = recorder.start("-s", "scheduler", "--overwrite", "--", "sleep", "60", out=path)
@@ -242,6 +249,7 @@ def test_a_dump_asked_for_too_early_comes_as_soon_as_it_can(recorder):
     assert log.rows("SELECT DISTINCT index FROM dump_begin ORDER BY index") == [(0,), (1,)]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_dump_of_what_is_no_flight_recorder_is_refused_at_once(recorder):
     path = recorder.path()
     process = recorder.start("-s", "scheduler", "--", "sleep", "60", out=path)
@@ -271,6 +279,7 @@ def test_compressed_is_the_same_and_smaller(recorder, workloads):
 KILLS = scaled(6, 50)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_killed_at_any_moment(recorder, workloads, clean_kernel):
     """Whatever had been written is read, and what is missing is named; what the rings hold is
     rescued, or freed.
@@ -321,6 +330,7 @@ def check_rescue(recorder, pid):
     assert f"recorder[{pid}]" not in recorder.command("rescue").out
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_full_disk(recorder, workloads, clean_kernel):
     with small_disk_at(recorder.dir / "small", "8m") as small:
         done, path = recorder.run(

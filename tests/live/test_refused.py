@@ -94,6 +94,7 @@ def written(recorder):
     return write
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("name", BODIES)
 def test_check_finds_it(recorder, written, clean_kernel, name):
     text, lines, what, remedy = BODIES[name]
@@ -127,6 +128,7 @@ def test_a_recording_says_the_same(recorder, written, clean_kernel):
     )
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_each_refused_probe_is_found(recorder, clean_kernel):
     file = recorder.dir / "two.klogger"
     second = BODIES["number"][0]

@@ -56,6 +56,7 @@ def keys(log):
     return {key for (key,) in log.rows("SELECT DISTINCT key FROM ledger")}
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     "options", [(), ("--buffer-size", "64K"), ("--compress",)], ids=["roomy", "tight", "packed"]
 )
@@ -90,6 +91,7 @@ def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
     assert "recorder_killed" not in keys(log)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_rings_hold_what_the_file_does_not(recorder, killed):
     pid, path = killed("--buffer-size", "64M", cpu=0)
     before = oracles.Log(recorder.klogger, path)
@@ -108,6 +110,7 @@ def in_flight(log):
     return log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'in_flight'")
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_flight_recorder_that_crashes(recorder, killed):
     """The newest hits, without a gap, and the number of all that they have overwritten."""
     pid, _ = killed("--overwrite", "--buffer-size", "1M", cpu=0)
@@ -148,6 +151,7 @@ def test_who_is_rescued(recorder, killed, workloads, clean_kernel):
     assert again.code == 2
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_one_that_records_is_left_alone(recorder, workloads):
     out = recorder.path()
     process = recorder.start("-s", SCHEMA, "--", "sleep", 60, out=out)

@@ -73,6 +73,7 @@ def missed(log, place="%"):
     )
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_a_timer_hits_once_in_a_period(recorder, clean_kernel):
     """Also of CPUs that are idle, and of those that are not. What is missing is in the ledger."""
     busy = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
@@ -103,6 +104,7 @@ def test_a_timer_hits_once_in_a_period(recorder, clean_kernel):
     assert off < 0.1
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_shares_of_time(recorder, workloads, clean_kernel):
     """Of two functions of a program, against its own clock: within 1 %."""
     log, out = recorded(recorder, PROFILE, "--", workloads / "shares", 3)
@@ -119,6 +121,7 @@ def test_shares_of_time(recorder, workloads, clean_kernel):
     assert log.one("SELECT count(DISTINCT tid) FROM sampled") == 1
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_counts_are_those_of_getrusage(recorder, workloads, clean_kernel):
     for _ in range(3):
         log, out = recorded(recorder, COUNTED, "--", workloads / "counted", 1234, 77, 0)
@@ -145,6 +148,7 @@ def address_of(program, symbol):
     return next(int(line.split()[0], 16) for line in text.splitlines() if line.endswith(symbol))
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_writes_to_a_variable_of_a_program(recorder, workloads, clean_kernel):
     program = workloads / "counted"
     text = f"""schema watch
@@ -172,6 +176,7 @@ probe breakpoint {address:#x} x(u64 ip, bool user) {{ klogger(CALLED, ip, user);
     assert log.rows("SELECT ip, user, count(*) FROM called GROUP BY ALL") == [(address, True, 1000)]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_skipped_samples_are_counted(recorder, workloads, clean_kernel):
     """The kernel skips a breakpoint in the program of a trace event."""
     program = workloads / "counted"
@@ -197,6 +202,7 @@ probe breakpoint {address:#x}:8 rw(bool user) {{
     assert skipped in (777, 8 * 777)
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_counters_count_what_samples_do(recorder, workloads, clean_kernel):
     """The counter of a CPU is one more at each page fault there, and begins with the recording."""
     log, _ = recorded(recorder, COUNTERS, "-a", "--", workloads / "counted", 2000, 50, 0)
@@ -290,6 +296,7 @@ def test_too_many_breakpoints(recorder, clean_kernel):
     assert os.strerror(errno.ENOSPC) not in message
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_rate_that_the_kernel_does_not_allow(recorder, clean_kernel):
     file = recorder.dir / "rate"
     file.write_text("500\n")

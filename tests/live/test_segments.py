@@ -96,6 +96,7 @@ def lost(log: oracles.Log, *keys: str) -> int:
     return log.one(f"SELECT coalesce(sum(count), 0)::BIGINT FROM ledger WHERE key IN ({wanted})")
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("ring", ["64K", "4M"])
 def test_logged_and_lost_are_all_at_every_seam(recorder, workloads, klogger, ring):
     until = scaled(20, 1000)
@@ -116,6 +117,7 @@ def test_logged_and_lost_are_all_at_every_seam(recorder, workloads, klogger, rin
     assert [one["number"] for one in whole["segments"]] == list(range(1, len(alone) + 1))
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_is_lost_is_in_the_ledger_of_its_segment(recorder, workloads, klogger):
     """The recorder is stopped while the rings overflow; other segments come before and after."""
     n, out = 100_003, recorder.path()
@@ -157,6 +159,7 @@ def test_what_is_lost_is_in_the_ledger_of_its_segment(recorder, workloads, klogg
     assert ledgers[0] == ledgers[-1] == 0 or sum(map(bool, ledgers)) > 1
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_a_rate_limit_leaves_out_is_counted_once(recorder, workloads, klogger):
     """Counters of the whole recording: each segment has its part."""
     options = ("--segment", "200ms", "--rate-limit", "NUMBERED=1000/s")
@@ -173,6 +176,7 @@ def test_what_a_rate_limit_leaves_out_is_counted_once(recorder, workloads, klogg
     assert sum(map(bool, alone)) > 3
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_newest_are_kept_with_their_names(recorder, workloads, klogger):
     """`--keep`: the oldest are removed, and the ledger says which and how many events they had."""
     run = Bursts(recorder, workloads, "--segment", "100ms", "--keep", "3").until(12)
@@ -200,6 +204,7 @@ def test_the_newest_are_kept_with_their_names(recorder, workloads, klogger):
     assert all(oracles.Log(klogger, path).one(named) > 0 for path in left)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_one_segment_has_the_time_at_which_it_was_recorded(recorder, workloads, klogger):
     run = Bursts(recorder, workloads, "--segment", "200ms").until(5)
     run.finish()
@@ -241,6 +246,7 @@ def test_a_killed_recorder_is_rescued(recorder, workloads, klogger, clean_kernel
     assert hits - log.count("NUMBERED") + after == missing
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_killed_between_two_segments(recorder, workloads, klogger, clean_kernel):
     """What is in the rings becomes a segment of its own, if the last one is complete."""
     run = Bursts(recorder, workloads, "--segment", "200ms", "--buffer-size", "1M").until(4)
@@ -267,6 +273,7 @@ def small_disk(tmp_path):
         yield folder
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("keep", [(), ("--keep", "1G")], ids=["all", "too many"])
 def test_a_full_disk_loses_the_oldest(recorder, workloads, klogger, small_disk, keep):
     out = small_disk / "segments"
@@ -300,6 +307,7 @@ def test_no_segment_is_larger_than_was_said(recorder, workloads):
     assert max(sizes) <= 2 << 20 and min(sizes[:-1]) > 1 << 20, sizes
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_segment_that_cannot_be_begun(recorder, workloads, klogger):
     """It is said once, and the one before goes on."""
     run = Bursts(recorder, workloads, "--segment", "200ms").until(2)
@@ -325,6 +333,7 @@ def test_a_segment_that_cannot_be_begun(recorder, workloads, klogger):
     check_attempts(log, attempts)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_followed_over_seams_while_old_ones_are_removed(recorder, workloads, klogger):
     run = Bursts(recorder, workloads, "--segment", "300ms", "--keep", "2").until(1)
     words = ("cat", "--follow", run.out, "--event", "NUMBERED", "--format", "json")
@@ -343,6 +352,7 @@ def test_followed_over_seams_while_old_ones_are_removed(recorder, workloads, klo
     assert len(rows) == attempts or removed or "lost" in err
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_snapshots_and_triggers_in_segments(recorder, workloads, klogger):
     """A snapshot is beside the folder, and no segment; hits are in the ledger once."""
     trigger = 'NUMBERED where number == 5003: snapshot, mark "there"'
@@ -426,6 +436,7 @@ def test_folders_that_are_refused(recorder, workloads):
     check_refused(refused(Path("/proc/segments"))[0])
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_no_folder_is_left_of_a_recording_that_did_not_start(recorder):
     out = recorder.path()
     done, _ = recorder.run("-s", SCHEMA, "--segment", "60s", "--", "/no/such/command", out=out)

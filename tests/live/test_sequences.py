@@ -142,6 +142,7 @@ time.sleep(1000)
 )
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_program_that_stops(recorder, desk, clean_kernel):
     """The silence fires once, without any event that would wake the recorder."""
     found = recorder.dir / "found"
@@ -183,6 +184,7 @@ def test_a_program_that_stops(recorder, desk, clean_kernel):
     check_order(recorder, out)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_silence_from_the_beginning(recorder, desk, clean_kernel):
     """Without any event: it fires once, at its time, and never again."""
     text = "no BEAT within 300ms: mark 'never'"
@@ -195,6 +197,7 @@ def test_a_silence_from_the_beginning(recorder, desk, clean_kernel):
     assert [count["hits"] for count in recorder_triggers(recorder, path)] == [1, 1]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_has_not_passed_at_the_end_is_no_silence(recorder, desk, clean_kernel):
     program = BEGIN + "call(1003, 1); call(1001, 5)\n"
     done, path = recorder.run(
@@ -207,6 +210,7 @@ def test_what_has_not_passed_at_the_end_is_no_silence(recorder, desk, clean_kern
     assert [count["hits"] for count in recorder_triggers(recorder, path)] == [0, 0]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_memory_is_limited(recorder, desk, clean_kernel):
     """More keys than are remembered: the ledger says so."""
     program = BEGIN + "for n in range(150_000):\n    call(1001, n)\n"
@@ -224,6 +228,7 @@ def test_memory_is_limited(recorder, desk, clean_kernel):
     assert 150_000 - 65_536 <= count < 150_000 and f"trigger 1: {text}" in said
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_polled_files_fire(recorder, clean_kernel):
     file = recorder.dir / "polls.klogger"
     file.write_text(
@@ -279,6 +284,7 @@ def test_bad_sequences(recorder, desk, trigger, message):
     assert not path.exists()
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_recording_that_ends_by_a_signal(recorder, desk, clean_kernel):
     """What is over by then has fired."""
     out = recorder.path()

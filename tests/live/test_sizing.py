@@ -142,6 +142,7 @@ def grown(log):
     )
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
     log, said, _ = held_up("--buffer-size", "1M", flood_ms=FULL_MS)
     assert log.lost(EVENT) > 0, "the flood was no flood"
@@ -150,6 +151,7 @@ def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
     check_every_hit(log)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_with_no_memory_to_grow_it_loses(held_up):
     log, said, _ = held_up("--buffer-size", "1M", "--max-memory", "2M", flood_ms=FULL_MS)
     assert log.lost(EVENT) > 0, "the flood was no flood"
@@ -162,6 +164,7 @@ def test_with_no_memory_to_grow_it_loses(held_up):
 GROWING = [((), 100, 4096), (("--buffer-size", "2M", "--max-memory", "256M"), 50, 2048)]
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(("options", "ms", "kib"), GROWING, ids=["default", "asked"])
 def test_a_ring_grows_before_it_loses(held_up, clean_kernel, options, ms, kib, klogger):
     """Nothing is lost, unless the reader is kept from its CPU for longer than a ring lasts."""
@@ -181,6 +184,7 @@ def test_a_ring_grows_before_it_loses(held_up, clean_kernel, options, ms, kib, k
     oracles.check_order(klogger, log.path)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_quiet_recording_keeps_its_rings(recorder, workloads):
     done, path = recorder.run("-s", SCHEMA, "--", workloads / "flood", 997, 0, 1, "unknown")
     assert done.code == 0, done.err
@@ -189,6 +193,7 @@ def test_a_quiet_recording_keeps_its_rings(recorder, workloads):
     assert log.count(EVENT) == 997
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_a_grown_ring_holds_is_rescued(recorder, workloads, clean_kernel):
     """A recorder that is killed after its rings have grown: each hit is in the log, or counted."""
     path = recorder.path()

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from oracles import Log
 
 EXISTING = """schema existing "What exists"
@@ -125,6 +126,7 @@ def test_a_process_as_proc_shows_it(recorder, clean_kernel):
     assert log.one("SELECT count(*) FROM listener") == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_of_the_whole_system(recorder, clean_kernel):
     server = socket.create_server(("127.0.0.1", 0))
     with server:
@@ -145,6 +147,7 @@ def test_of_the_whole_system(recorder, clean_kernel):
     assert 2 in logged and len(logged ^ kernel) < len(kernel) / 2
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_list_that_is_longer_than_the_rings(recorder, clean_kernel):
     """The recorder empties the rings while it reads the list."""
     text = """schema many

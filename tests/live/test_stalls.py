@@ -54,11 +54,13 @@ def planted(klogger, tmp_path_factory) -> Iterator[tuple[Path, dict[str, int], S
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("cause", PLANTED)
 def test_the_cause_of_planted_stalls(planted, cause):
     planted[2].check(cause, PLANTED[cause][2], TIMES)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_journal_was_full(planted, klogger):
     path, devices, _ = planted
     assert Log(klogger, path).count("CHECKPOINT", f"device = {devices['checkpoint']}") > 0

@@ -125,6 +125,7 @@ def test_a_full_table_is_counted_exactly(recorder):
     assert info["lost"] == 503 - kept
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("room", [1, 101, 4999])
 @pytest.mark.parametrize("stride", [1, 4096, 1 << 40])
 def test_there_is_room_for_as_many_as_are_declared(recorder, room, stride):
@@ -134,6 +135,7 @@ def test_there_is_room_for_as_many_as_are_declared(recorder, room, stride):
     assert found[-1]["value"] == room - 1
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_million_keys_fit(recorder):
     many = 10**6
     script = [(FILL, n, 0) for n in range(0, many, 16)] + [(COST, many + 16, 0)]
@@ -157,6 +159,7 @@ def test_two_keys_have_no_entry(recorder):
     assert [count for count, _ in full(info)] == [2]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_key_of_32_bits_has_no_sign(recorder):
     script = [(PUT_SMALL, -1, 7), (TAKE_SMALL, 2**32 - 1, 0), (TAKE_SMALL, -1, 0)]
     found, _ = did(recorder, script)
@@ -167,6 +170,7 @@ def test_a_key_of_32_bits_has_no_sign(recorder):
     ]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_threads_and_cpus_have_their_own(recorder):
     cpus = sorted(os.sched_getaffinity(0))[:2]
     script = [(PUT_OWN, 0, n) for n in range(101)] + [(TAKE_OWN, 0, 0), (TAKE_OWN, 0, 0)]
@@ -179,6 +183,7 @@ def test_threads_and_cpus_have_their_own(recorder):
     assert last == dict(zip(cpus, (13, 17), strict=False))
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_both_cpus_at_once(recorder):
     times, keys = 9973, 5
     command = [sys.executable, "-c", BOTH, str(times), str(keys)]
@@ -201,12 +206,14 @@ def test_what_was_hit_before_is_forgotten(recorder):
         assert found[2]["value"] == 1
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_ten_probes_of_several_kinds(recorder, workloads):
     log, report = recorder.log("-s", PASSED_ON, "--", workloads / "pass_on")
     oracles.check_passed_on(log, report)
 
 
 # The smallest table has 16 buckets of 7 entries; the program needs 14 of them.
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize(("before", "is_full"), [(0, False), (103, True)])
 def test_a_timer_in_the_middle_of_a_call(recorder, before, is_full):
     """Who puts and takes the same keys as what it interrupts: each entry and tick is somewhere."""
@@ -224,6 +231,7 @@ def test_a_timer_in_the_middle_of_a_call(recorder, before, is_full):
     assert (total["no_room"] > 0) == is_full
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("loop", [False, True])
 def test_fifty_pairs_in_one_program(recorder, loop):
     schema = recorder.dir / "pairs.klogger"
@@ -254,6 +262,7 @@ def attaching(recorder, schema) -> tuple[int, int]:
     return done.code, len(shown.out.splitlines())
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_state_larger_than_memory_is_refused(recorder):
     huge = "seen[16000000] by ulong { ulong value  uint puts  u64 list[29] }"
     text = SCHEMA.read_text().replace("parameter uint room", "parameter uint rooms")
@@ -299,6 +308,7 @@ probe return syscall getppid(long result) {
 """
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_copy_has_what_was_taken_and_not_what_was_in_it(recorder, clean_kernel):
     """The compiler may not assume that words and smaller fields are in different places."""
     schema = recorder.dir / "narrow.klogger"

@@ -65,6 +65,7 @@ def check_brackets(log, report):
         assert c - CLOCKS_NS <= stop <= d + CLOCKS_NS
 
 
+@pytest.mark.full("depends on how busy the machine is")
 @pytest.mark.parametrize(("what", "ns"), [("spin", 10_000), ("sleep", 1_000_000)])
 def test_planted_delay(recorder, workloads, what, ns):
     answer, report, log = planted(recorder, workloads, 211, what, ns)
@@ -90,6 +91,7 @@ def test_planted_delay(recorder, workloads, what, ns):
     assert answer["min"] >= ns - own - 2 * CLOCKS_NS
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_own_cost_is_that_of_empty_pairs_and_is_subtracted(recorder, workloads):
     """The empty pairs, without what is subtracted, are 0 in the mean; the log says what it was."""
     answer, _, log = planted(recorder, workloads, PRIME, "getppid", 0)
@@ -111,6 +113,7 @@ def test_own_cost_is_that_of_empty_pairs_and_is_subtracted(recorder, workloads):
     assert answer["trimmed_sd"] <= answer["sd"]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_counts_are_those_of_the_program_and_of_ftrace(recorder, workloads):
     with Ftrace(BEGIN.replace(":", "/"), END.replace(":", "/"), kib=32768) as ftrace:
         answer, report, log = planted(recorder, workloads, PRIME, "getppid", 0)
@@ -122,6 +125,7 @@ def test_counts_are_those_of_the_program_and_of_ftrace(recorder, workloads):
     assert (answer["no_stop"], answer["no_start"]) == (0, 0)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_pair_is_in_the_log_or_counted_as_lost(recorder, workloads):
     """In a ring of 64 KiB, with 20,000 pairs."""
     command = [workloads / "delays", 20_000, "getppid", 0]
@@ -134,6 +138,7 @@ def test_a_pair_is_in_the_log_or_counted_as_lost(recorder, workloads):
     assert any("own cost" in warning for warning in answer["warnings"])
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_from_each_to_the_next(recorder, workloads):
     """One point is the end of one and the begin of the next: one pair less than hits."""
     command = [workloads / "delays", 101, "spin", 1000]
@@ -145,6 +150,7 @@ def test_from_each_to_the_next(recorder, workloads):
     assert inner - CLOCKS_NS <= answer["min"] <= answer["max"] <= outer + CLOCKS_NS
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_only_what_a_condition_holds_for(recorder, workloads):
     """Of the hits of the first point, whose second parameter counts from 0, those that 7
     divides.
@@ -155,6 +161,7 @@ def test_only_what_a_condition_holds_for(recorder, workloads):
     assert (answer["starts"], answer["pairs"], answer["no_start"]) == (100, 100, 600)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_softirqs_of_each_cpu_nest_as_they_should(recorder, workloads):
     """Of the whole machine, by CPU: each that begins ends on its CPU, but for what the begin and
     the end cut.
@@ -195,6 +202,7 @@ def reads_of(disk):
     return int(words[3]), int(words[6])
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_block_requests_are_those_of_diskstats(recorder, disk):
     minor = os.minor(os.stat(disk).st_rdev)
     mine = (
@@ -243,6 +251,7 @@ def test_schema_counts_system_calls(recorder, workloads):
     assert (row["action"], row["pairs"]) == ("system call", PRIME)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_schema_says_what_a_call_is_made_of(recorder, workloads):
     """A sleep of 1 ms is a call of at least 1 ms, without a CPU for nearly all of it."""
     done, out = recorder.run(

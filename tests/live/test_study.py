@@ -80,6 +80,7 @@ def answer_of(klogger: Path, name: str, folder: Path) -> dict:
     return answer
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("name", STUDIES)
 def test_study_in_its_least_time(name, klogger, tmp_path, clean_kernel):
     with Quiet() as quiet:
@@ -92,6 +93,7 @@ def test_study_in_its_least_time(name, klogger, tmp_path, clean_kernel):
         quiet.check("; ".join(failed))
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_study_leaves_nothing_behind(number, klogger, tmp_path, clean_kernel):
     folder = tmp_path / "schemata" / "scheduler" / "studies"

@@ -67,6 +67,7 @@ def check_calls(log, report):
         assert out >= thread["nvcsw"] + thread["nivcsw"]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_workload_ends(tmp_path):
     """The first process of its ring to see that the time is over must not leave the others
     waiting for the byte.
@@ -93,6 +94,7 @@ def test_calls_and_switches(recorder, workloads, calls):
     assert log.count("SCHED_ENTER") >= log.count("CPU_SWITCH") - 10
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_lengths_of_queues(recorder, workloads):
     """Each change is what the length changes by; four threads on one CPU are four on its queue."""
     log, report = recorder.log(
@@ -123,6 +125,7 @@ def answer(recorder, path, name) -> dict:
     return found
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_a_switch_has_a_cost(recorder, workloads, calls):
     """The two parts of a switch are the whole, and a pass of the ping-pong takes longer than its
     switch.
@@ -141,6 +144,7 @@ def test_a_switch_has_a_cost(recorder, workloads, calls):
     assert rows["switch"]["mean"] == pytest.approx(parts, rel=0.2)
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_two_threads_on_one_cpu(recorder, workloads):
     """Two threads are forced onto CPU 0: the finding says that they wait there, while another CPU
     is free of them.

@@ -192,6 +192,7 @@ def check_strace_counts_the_same(log, report, workloads, folder):
     assert ours == theirs
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_one_program_at_each_tracepoint(recorder, workloads, folder, clean_kernel):
     """And a call that nobody asked for is not logged."""
     text = "event UNLINK { string path }\nprobe return syscall unlink(long result, const char *p) {"
@@ -261,6 +262,7 @@ def test_alternatives(recorder, clean_kernel):
     assert Log(recorder.klogger, out).count("A") >= 1
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_conditions_of_texts(recorder, workloads, folder, clean_kernel):
     """What is not wanted is not logged."""
     some = written(recorder, "planted", SOME)

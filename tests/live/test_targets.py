@@ -114,6 +114,7 @@ def test_all_while_a_command_runs(recorder, outside, clean_kernel):
     assert log.meta["preamble"]["scope"] == "all"
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_process_while_a_command_runs(recorder, outside, clean_kernel):
     assert renames(recorded(recorder, outside, "-p", str(outside.pid))) == {outside.pid: 1013}
 
@@ -146,6 +147,7 @@ def test_one_thread_of_a_process(recorder, clean_kernel):
     assert list(counts.values()) == [11] and process.pid not in counts
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_programs_are_recorded_whole(recorder):
     process = python(THREADS)
     tid = int(process.stdout.readline())

@@ -179,6 +179,7 @@ def test_only_the_command(recorder, schema, clean_kernel):
         assert {n for (n,) in log.rows("SELECT count(*) FROM hit GROUP BY tid")} == hits
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_of_the_whole_system_until_it_is_interrupted(recorder, schema, clean_kernel):
     """A process that was there before, and one that starts later."""
     program = HEAD + "named('alpha'); print(flush=True); sys.stdin.readline(); hit(503)"
@@ -200,6 +201,7 @@ def test_of_the_whole_system_until_it_is_interrupted(recorder, schema, clean_ker
     assert list(counts.values()) == [101]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_sleeper_is_chosen_when_the_recording_starts(recorder, clean_kernel):
     """It hits no probe itself before it is woken."""
     program = HEAD + "named('sleeper'); print(flush=True); sys.stdin.readline()"

@@ -60,6 +60,7 @@ def written(out):
     return json.loads(out.read_text())
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_one_window_has_the_numbers_of_the_workload(env, workloads, tmp_path):
     """Each switch of two partners, as each counts its own."""
     out = tmp_path / "out"
@@ -79,6 +80,7 @@ def test_one_window_has_the_numbers_of_the_workload(env, workloads, tmp_path):
     assert found["events"] / found["seconds"] == pytest.approx(found["events_per_s"])
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_window_is_as_long_as_it_was_asked_to_be(env, workloads):
     found = once(
         env, "--analysis", "quanta", "--window", "500ms",
@@ -88,6 +90,7 @@ def test_the_window_is_as_long_as_it_was_asked_to_be(env, workloads):
     assert found["window_s"] == 0.5 and found["seconds"] == pytest.approx(0.5)
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("name", ["[red]\x1b[2J", "\x1b]0;owned\x07"])
 def test_the_name_of_a_thread_is_text(env, name):
     """Raw in JSON, where it is escaped, and harmless in a text."""
@@ -225,6 +228,7 @@ def children(pid):
     return found
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_screen_in_80x24(env, screen, workloads):
     """Answers, another analysis, the events behind a row; no line is broken."""
     one = screen("--window", "1s", "--", workloads / "pingpong", ENDLESS, "processes", 0)
@@ -247,6 +251,7 @@ def test_the_screen_in_80x24(env, screen, workloads):
     nothing_is_left(env)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_output_of_the_command_is_not_on_the_screen(env, screen, tmp_path):
     out = tmp_path / "out"
     # The words themselves are in the title.
@@ -259,6 +264,7 @@ def test_the_output_of_the_command_is_not_on_the_screen(env, screen, tmp_path):
     assert out.read_text() == "LOUD\nLOUDER\n"
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGTERM", "SIGINT", "Ctrl-C", "terminal"])
 def test_nothing_is_left_however_it_ends(env, screen, workloads, how):
     one = screen("--window", "1s", "--", workloads / "pingpong", ENDLESS, "processes", 0)
@@ -277,6 +283,7 @@ def test_nothing_is_left_however_it_ends(env, screen, workloads, how):
 DEAF = "trap '' INT TERM HUP; while :; do sleep 0.01; done"
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("command", [["-a"], ["--", "sh", "-c", DEAF]])
 def test_nothing_outlives_a_screen_that_is_killed(env, screen, command):
     one = screen("--window", "1s", *command)
@@ -288,6 +295,7 @@ def test_nothing_outlives_a_screen_that_is_killed(env, screen, command):
     until(lambda: not any(map(is_running, running)))
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_command_that_cares_for_no_signal_ends(env, screen):
     one = screen("--window", "1s", "--", "sh", "-c", DEAF)
     one.has("under 100us")
@@ -299,6 +307,7 @@ def test_a_command_that_cares_for_no_signal_ends(env, screen):
     until(lambda: not any(map(is_running, running)))
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_reader_that_has_had_enough_ends_it(env):
     """`klogger top --once | head -1`"""
     with subprocess.Popen(
@@ -310,6 +319,7 @@ def test_a_reader_that_has_had_enough_ends_it(env):
     nothing_is_left(env)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_it_comes_back_from_the_background(env, screen):
     """Of a shell with job control; the recording goes on meanwhile."""
     one = screen(shell=True)
@@ -327,6 +337,7 @@ def test_it_comes_back_from_the_background(env, screen):
     nothing_is_left(env)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_recorder_that_dies_is_explained(env, screen, workloads):
     one = screen("--window", "1s", "--", workloads / "pingpong", ENDLESS, "processes", 0)
     one.has("under 100us")

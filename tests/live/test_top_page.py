@@ -84,6 +84,7 @@ def wait(condition):
         time.sleep(0.05)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_pictures_of_a_recording_change_while_it_runs(klogger, workloads, tmp_path):
     if browser.program() is None:
         pytest.skip("no chromium here to open the page in")
@@ -123,6 +124,7 @@ def test_pictures_of_a_recording_change_while_it_runs(klogger, workloads, tmp_pa
     assert list(top.folder.iterdir()) == []
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_nothing_is_left(klogger, workloads, tmp_path, number):
     command = [workloads / "pingpong", ENDLESS, "processes", 0]

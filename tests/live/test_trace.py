@@ -90,6 +90,7 @@ def test_each_planted_call_is_a_line_as_strace_has_it(trace, planted, tmp_path, 
     assert times == sorted(times)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_lines_name_files(trace, tmp_path):
     file = tmp_path / "a file"
     file.write_text("text\n")
@@ -107,6 +108,7 @@ def test_lines_name_files(trace, tmp_path):
     assert "\x1b" not in err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_lines_come_while_the_command_runs(trace, tmp_path):
     """The command ends when its line has been read."""
     go = tmp_path / "go"
@@ -150,6 +152,7 @@ def test_json_is_as_the_log_has_it(trace, recorder, tmp_path):
     assert of[0] == of[1]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_slow_reader_misses_nothing(trace, tmp_path):
     """The pipe is full while the command runs to its end; then all lines come."""
     done, file = tmp_path / "done", tmp_path / "file"
@@ -166,6 +169,7 @@ def test_a_slow_reader_misses_nothing(trace, tmp_path):
     assert len(lines) == 5000
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_nobody_reads_the_lines_any_more(trace, tmp_path, clean_kernel):
     """The command runs on to its end, and its exit code is passed on."""
     go = tmp_path / "go"
@@ -178,6 +182,7 @@ def test_nobody_reads_the_lines_any_more(trace, tmp_path, clean_kernel):
     assert process.wait(SECONDS) == 7
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_ctrl_c(trace, clean_kernel):
     """Both get the signal, as from a terminal."""
     script = "trap 'exit 5' INT; while :; do sleep 0.05; done"
@@ -188,6 +193,7 @@ def test_ctrl_c(trace, clean_kernel):
     assert process.returncode == 5
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_full_disk(trace, tmp_path):
     process = trace("-s", FILES, "-o", "/dev/full", "--", "sh", "-c", "exit 3")
     _, err = run(process)
@@ -202,6 +208,7 @@ def test_summary(trace, planted):
     assert "openat" in out and not parsed(err)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_schemata_without_lines(trace):
     process = trace("-e", "sched_process_exec", "--color", "always", "--", "true")
     _, err = run(process)

@@ -48,6 +48,7 @@ def test_forks_and_execs_are_those_of_the_workload(recorder, workloads, clean_ke
     oracles.check_serials(log)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_switches_are_those_of_the_scheduler_schema(recorder, workloads, clean_kernel):
     """A probe at the tracepoint, which gets the kernel's structures, sees the same."""
     log, report = recorder.log(
@@ -101,6 +102,7 @@ def test_system_calls_with_their_texts_and_results(recorder, clean_kernel):
     assert " ret=-ENOENT\n" in text
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_text_that_show_prints_records_the_same(recorder, workloads, clean_kernel):
     names = ["-e", "sched:sched_switch,sched_process_*", "-e", "softirq_entry"]
     shown = recorder.command("show", *names)
@@ -129,6 +131,7 @@ def test_the_text_that_show_prints_records_the_same(recorder, workloads, clean_k
     assert report.code == 0 and "no analyses" in report.out
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("group", ["block", "kmem", "napi", "sock", "timer", "workqueue"])
 def test_whole_groups_compile(recorder, group):
     """With arrays, several texts, and fields whose names the language reserves."""
@@ -200,6 +203,7 @@ def test_parameters_that_are_no_fields(recorder):
         assert (done.code, found["message"], found["help"]) == (2, message, remedy)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_only_root_reads_about_trace_events(public_klogger):
     done = as_nobody(public_klogger, "show", "-e", "sched_switch")
     assert (done.code, done.out, done.err) == (

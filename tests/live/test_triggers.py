@@ -84,6 +84,7 @@ def fired(recorder, path):
     return found
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_planted_latencies_and_none_else(recorder, slow, clean_kernel):
     trigger = "DONE where waited > 20ms: mark 'late', at most 1000 per second"
     done, path = recorder.run("-s", slow, "--trigger", trigger, *planted())
@@ -117,6 +118,7 @@ def recorder_triggers(recorder, path):
     return json.loads(done.out)["triggers"]
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("expressions", CHUNKS, ids=lambda chunk: chunk[0])
 def test_what_fires_is_what_cat_selects(recorder, clean_kernel, expressions):
     mine = recorder.dir / "conditions.klogger"
@@ -154,6 +156,7 @@ def number_of(trigger, numbers):
     return numbers.get(trigger, trigger)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_hits_without_room_are_counted(recorder, workloads, clean_kernel):
     log, report = recorder.log(
         *("-s", FLOOD, "--buffer-size", "16K", "--disable", "FLOOD_WIDE"),
@@ -182,6 +185,7 @@ def test_a_trigger_can_end_the_recording(recorder, slow, clean_kernel):
     assert (count["hits"], count["acted"]) == (1, 1)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_trigger_switches_events(recorder, slow, clean_kernel):
     """OTHER is off until the first hit, and the program goes on until it has been switched on."""
     program = (
@@ -227,6 +231,7 @@ def test_a_command_gets_the_event(recorder, slow, clean_kernel):
     assert "exit code 3" in done.err and "printed: said" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_commands_that_hang_or_flood(recorder, slow, clean_kernel):
     """The recording goes on, and ends."""
     words = [
@@ -280,6 +285,7 @@ def test_too_many_and_where_there_are_none(recorder, slow):
     assert done.code == 2 and "a flight recorder (--overwrite)" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_command_needs_rights_of_its_own(public_klogger):
     """A klogger that whoever runs it has made root runs no commands for them."""
     public_klogger.chmod(0o4755)
@@ -292,6 +298,7 @@ def test_a_command_needs_rights_of_its_own(public_klogger):
     assert "'run' is not possible in a klogger with the rights of another user" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_trace_makes_snapshots(recorder, slow, clean_kernel):
     """Beside the lines that it prints, and without a log."""
     trigger = "DONE where number == 50: snapshot"
@@ -309,6 +316,7 @@ def test_trace_makes_snapshots(recorder, slow, clean_kernel):
 INSTRUCTION = re.compile(r"^ *\d+: \([0-9a-f]{2}\)")
 
 
+@pytest.mark.full("depends on how busy the machine is")
 def test_what_a_trigger_that_does_not_fire_costs(recorder, slow, clean_kernel):
     """Counted in the program as the kernel has it: after the event is published, a value is fetched
     and compared; a long constant is one more.

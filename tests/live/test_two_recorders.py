@@ -57,6 +57,7 @@ def floods(klogger, out) -> int:
     )
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("ends", ["in order", "killed"])
 def test_of_the_same_schema(start, klogger, workloads, ends, clean_kernel):
     sizes = {"a": (20_000, 3_000), "b": (7_000, 30_000)}
@@ -107,6 +108,7 @@ def test_of_different_schemata(start, klogger, workloads, clean_kernel):
     assert all(lost == 0 for out in (one_out, two_out) for _, lost in hits(klogger, out).values())
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_flight_recorder_beside_another(start, klogger, workloads, clean_kernel):
     flood = workloads / "flood"
     kept, kept_gate, kept_out = start(
@@ -152,6 +154,7 @@ def test_a_mark_needs_to_know_which(start, klogger, recorder, workloads):
     assert counts[0] >= 20 > counts[1] >= 10
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_of_one_process(klogger, workloads, tmp_path):
     """Both record the same process: each has all of its events."""
     gate = Gate(tmp_path)

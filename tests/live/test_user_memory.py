@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 
+import pytest
 from conftest import wait_for
 from oracles import Log
 
@@ -90,6 +91,7 @@ for path in calls:
 """
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_could_not_be_read_is_counted_and_null_is_not(recorder):
     schema = recorder.dir / "user.klogger"
     schema.write_text(UNREAD)
@@ -106,6 +108,7 @@ def test_what_could_not_be_read_is_counted_and_null_is_not(recorder):
     assert said == [("EACH", 3 * unread, "notice"), ("ONE", unread, "notice")]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_rescued_log_says_it_too(recorder, clean_kernel):
     schema, done = recorder.dir / "user.klogger", recorder.dir / "done"
     schema.write_text(UNREAD)

@@ -103,6 +103,7 @@ def test_counts_and_values(recorder, places, clean_kernel):
     assert log.rows("SELECT key FROM ledger WHERE severity IN ('loss', 'error')") == []
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_stripped_program_has_static_probes_and_exported_functions(
     recorder, places, clean_kernel
 ):
@@ -120,6 +121,7 @@ def test_a_stripped_program_has_static_probes_and_exported_functions(
     assert report["semaphore"] > 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_other_processes_that_execute_the_same_file_are_out_of_scope(
     recorder, places, clean_kernel
 ):
@@ -136,6 +138,7 @@ def test_other_processes_that_execute_the_same_file_are_out_of_scope(
     check_values(log, report)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_returns_of_calls_within_calls(recorder, places, clean_kernel):
     """The kernel marks 64 calls of a thread: docs/loss.md."""
     program, library, _ = places
@@ -232,6 +235,7 @@ def test_what_cannot_be_probed(refused, place):
     assert said[1].startswith(help or ALTERNATIVE)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_recording_with_such_a_probe_is_rejected(recorder, clean_kernel):
     schema = recorder.dir / "refused.klogger"
     schema.write_text(
@@ -245,6 +249,7 @@ def test_a_recording_with_such_a_probe_is_rejected(recorder, clean_kernel):
     assert "none: a recording with this schema is rejected" in shown.out
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_program_of_32_bits(recorder, refused):
     program = recorder.dir / "narrow"
     header = bytearray((recorder.dir / "bad").read_bytes())
@@ -256,6 +261,7 @@ def test_a_program_of_32_bits(recorder, refused):
     )
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_script_names_the_program_that_runs_it(recorder, refused):
     script = recorder.dir / "script"
     script.write_text("#!/bin/sh\ntrue\n")
@@ -300,6 +306,7 @@ def test_parameters_that_cannot_be_read(refused, parameter, message):
     assert refused("user", "PROGRAM:step", parameter)[0] == message
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_recorded_program_is_named_by_no_recording_without_one(recorder, clean_kernel):
     schema = recorder.dir / "command.klogger"
     schema.write_text("event E { }\nprobe user command:main() { klogger(E); }\n")
@@ -339,6 +346,7 @@ def elsewhere(recorder, places):
         shell.communicate("\n\n")
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_a_process_of_another_root(recorder, elsewhere, clean_kernel):
     schema = recorder.dir / "own.klogger"
     schema.write_text(
@@ -365,6 +373,7 @@ def test_a_process_of_another_root(recorder, elsewhere, clean_kernel):
     assert log.count("MADE") > 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_links_do_not_lead_out_of_another_root(recorder, elsewhere, clean_kernel):
     schema = recorder.dir / "out.klogger"
     schema.write_text("event E { }\nprobe user /app/out:step() { klogger(E); }\n")
@@ -373,6 +382,7 @@ def test_links_do_not_lead_out_of_another_root(recorder, elsewhere, clean_kernel
     assert "cannot probe /app/out: there is no such file" in done.err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_users_who_are_not_root_can_check(places, public_klogger):
     _, library, _ = places
     public = public_klogger.parent

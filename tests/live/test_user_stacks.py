@@ -133,6 +133,7 @@ def test_user_stacks_are_the_calls(recorder, recorded, programs):
     assert whole is False and text.endswith("<?"), text
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_caller_of_a_function_without_a_frame(recorder, recorded):
     """It is there if the unwind tables say where its address is; otherwise it is a gap."""
     found = stacks(Log(recorder.klogger, recorded))
@@ -155,6 +156,7 @@ def test_the_caller_of_a_function_without_a_frame(recorder, recorded):
     assert whole is False and "<hides+" in text and "<?<above+" in text, text
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_both_ways_to_take_a_stack_agree_and_numbers_are_those_of_a_kind(recorder, recorded):
     log = Log(recorder.klogger, recorded)
     assert log.count("RENAMED", "caller != user_stack OR caller = 0") == 0
@@ -167,6 +169,7 @@ def test_both_ways_to_take_a_stack_agree_and_numbers_are_those_of_a_kind(recorde
     assert "innermost+" in shown and "<middle+" in shown and "<main+" in shown
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_programs_in_containers(recorder, programs, tmp_path):
     """With a root, mounts and process numbers of their own: while they live, after they have ended,
     and later by hand, if they were too short to be looked at.
@@ -205,6 +208,7 @@ def test_programs_in_containers(recorder, programs, tmp_path):
     assert named["is there"] == found["is there"]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_code_that_the_kernel_gives_to_programs(recorder, programs):
     """The functions of the vdso have names."""
     (recorder.dir / "clock.klogger").write_text(
@@ -226,6 +230,7 @@ def test_the_code_that_the_kernel_gives_to_programs(recorder, programs):
         assert "main" in frames or "<?<" in text, text
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_names_are_found_later_by_build_id(recorder, programs, tmp_path):
     (recorder.dir / "who.klogger").write_text(SCHEMA)
     moved = tmp_path / "moved"

@@ -76,6 +76,7 @@ def test_one_place(refused, program, kind, place):
     assert int(found[1], 16) == int(address, 16) + 4
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize(("kind", "place"), [("user", "v_mov*"), ("usdt", "own:*")])
 def test_nothing_that_matches_can_be_probed(refused, kind, place):
     what, remedy = refused(kind, place)
@@ -83,6 +84,7 @@ def test_nothing_that_matches_can_be_probed(refused, kind, place):
     assert "vector instructions" in remedy
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_no_probe_makes_a_program_compute_something_else(recorder, program, clean_kernel):
     schema = recorder.dir / "vectors.klogger"
     schema.write_text(

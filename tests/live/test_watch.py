@@ -126,6 +126,7 @@ def test_the_exit_code_is_the_commands_if_nothing_was_found(watch):
     assert watch.found() == []
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_command_itself_may_crash(watch, suite):
     """Its recorder has ended when this is seen, and the names are in the log."""
     code, out, err = watch.run(command=[suite, "segv"])
@@ -137,18 +138,21 @@ def test_the_command_itself_may_crash(watch, suite):
     assert one["stack"][0]["source"].endswith(f"crash_suite.c:{line}")
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("role", ["handled", "longjmp"])
 def test_a_handled_fault_is_no_crash(watch, suite, role):
     code, _, err = watch.run(command=[suite, role])
     assert (code, err, watch.found()) == (0, "", [])
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_process_that_was_told_to_end_is_no_crash(watch):
     script = 'for s in TERM INT KILL HUP; do sh -c "kill -$s \\$\\$"; done; exit 0'
     code, _, _ = watch.run(command=["sh", "-c", script])
     assert (code, watch.found()) == (0, [])
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_dead_lock_is_reported_while_it_lasts(watch, suite):
     process = watch.start(command=[suite, "deadlock"])
     (one,) = watch.wait_found(1, process)
@@ -168,6 +172,7 @@ def test_a_dead_lock_is_reported_while_it_lasts(watch, suite):
         assert any("lock" in name for name in names), names
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_first_finding_may_end_the_command(watch, suite):
     """`sleep` would take longer than the test waits."""
     script = f'"$0" segv; exec sleep {10 * PATIENCE}'
@@ -175,12 +180,14 @@ def test_the_first_finding_may_end_the_command(watch, suite):
     assert code == 3 and len(watch.found()) == 1
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("what", ["pingpong", "pi", "free"])
 def test_locks_without_a_circle_are_no_dead_lock(watch, workloads, what):
     code, _, _ = watch.run(command=[workloads / "user_locks", what])
     assert (code, watch.found()) == (0, [])
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_text_names_the_program_the_function_and_the_files_before(watch, suite):
     words = ["sh", "-c", 'cat /dev/null /etc/hostname >/dev/null 2>&1; "$0" segv', suite]
     words = watch.words("-s", "files", "--before", "200", command=words)
@@ -218,6 +225,7 @@ while True:
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_terminal_is_the_commands(watch):
     """What is typed, and Ctrl-C."""
     words = watch.words(command=[sys.executable, "-c", AT_TERMINAL])

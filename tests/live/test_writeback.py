@@ -121,6 +121,7 @@ tell()
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_requests_of_the_disk_by_number_of_writers(record, ext4):
     ran = record(ext4, THREADS, "-s", SCHEMA.parent / "block/block.klogger")
     rows = [row for row in ran.rows_of("writers_requests") if row["device"] == ext4.text]
@@ -139,6 +140,7 @@ def test_requests_of_the_disk_by_number_of_writers(record, ext4):
     assert sum((row["sync"] or 0) > 0 for row in rows) >= 1
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_requests_need_the_schema_block(record, ext4):
     ran = record(ext4, "tell()\n")
     words = [sys.executable, "-m", "klogger.cli.report", ran.path, "--format", "json"]
@@ -151,6 +153,7 @@ def test_the_requests_need_the_schema_block(record, ext4):
     )
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
 def test_other_file_systems(record, place, kind):
     mkfs = [f"mkfs.{kind}", "-q", "-f"]
@@ -178,6 +181,7 @@ tell()
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_is_deleted_is_not_written(record, ext4):
     ran = record(ext4, GONE)
     assert ran.dirtied("gone") == 53
@@ -196,6 +200,7 @@ def test_what_is_deleted_is_not_written(record, ext4):
     assert last == (0, True)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_who_is_paused(record, place):
     with (
         loop_disk(place / "paused", 96, mkfs=EXT4, mount_options="noatime") as disk,
@@ -217,6 +222,7 @@ def test_who_is_paused(record, place):
     assert [(row["waits"], row["device"]) for row in rows] == [(slept, disk.text)]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_access_times_dirty_an_idle_file_system(record, place):
     with loop_disk(place / "reads", 32, mkfs=EXT4, mount_options="noatime") as disk:
         for name in READ:
@@ -234,6 +240,7 @@ tell()
 """
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_full_table_is_in_the_ledger(record, ext4):
     ran = record(ext4, MANY, "--set", "inodes=16")
     ((lost,),) = ran.log.rows("SELECT sum(count) FROM ledger WHERE key = 'state_full'")

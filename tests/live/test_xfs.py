@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import xfs_load
 from oracles import Log, answers
 from xfs_checks import check_counters, check_formats, opened
@@ -123,6 +124,7 @@ def fiemap(file: str) -> int:
     return len(re.findall(r"^ +\d+:", text.stdout, re.M))
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_waits_and_extents(recorder, tmp_path):
     with small(tmp_path) as disk:
         log, told, path = recorded(recorder, disk, "planted")
@@ -133,6 +135,7 @@ def test_waits_and_extents(recorder, tmp_path):
     check_extents(extents, rows_of, disk)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_full_table_is_a_loss(recorder, tmp_path):
     with small(tmp_path) as disk:
         try:
