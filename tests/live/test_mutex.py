@@ -40,6 +40,7 @@ def recorded(recorder, program: Path, what: str, *first: Path) -> tuple[Log, lis
     return log, done.out.split()[1:]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_each_operation_is_counted(recorder, user_locks):
     log, (pairs,) = recorded(recorder, user_locks, "free")
     assert pairs == "100003"

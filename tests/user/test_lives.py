@@ -35,6 +35,7 @@ def test_goes_on_logging(build, room, what, quiet):
     assert drainer.counted("COUNT") == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("page", [4096, 16384, 65536])
 @pytest.mark.parametrize("what", ["fork", "clone", "threads"])
 def test_pages_of_all_sizes(build, room, what, page):
@@ -113,6 +114,7 @@ def test_killed(build, room):
     assert numbers(drainer) == [0]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_nothing_is_left(build, room):
     for what in ("nothing", "fork", "clone", "vfork", "threads", "close", "exit"):
         done = room.run(build("lives.c"), what, 3, record=False)
@@ -172,6 +174,7 @@ def small_folder(options: str):
             subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.full("others of this file are in the gate")
 @root
 @pytest.mark.parametrize("record", [True, False])
 @pytest.mark.parametrize("size", ["4k", "8k", "64k", "300k", "1m", "3m"])
@@ -192,6 +195,7 @@ def test_unwilling_folder(build, options):
         assert (done.code, done.err) == (7, "")
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("blocks", [0, 1, 100, 336, 700, 5000])
 def test_limited_file_size(build, room, blocks):
     """RLIMIT_FSIZE, whose excess is a signal that ends a program; in KiB."""
@@ -255,6 +259,7 @@ def test_no_folder(build, tmp_path, kind):
     check_goes_on(Room(path), build("lives.c"))
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize(
     "request_",
     [

@@ -129,6 +129,7 @@ def test_lives(recorder, build, what):
     assert recorder.room.names() == []
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_killed_at_any_moment(recorder, build):
     """What a program logged from when it was found to when it was killed is read: each of its
     threads without a gap.
@@ -183,6 +184,7 @@ def test_a_program_that_comes_later(recorder, build):
     assert last == 500 and number > 0
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_enable_and_disable(recorder, build):
     recording, out = recorder.started(
         *USER, "--disable", "COUNT", "--", build("lives.c"), "sleep", 10_000
@@ -242,6 +244,7 @@ def test_beside_the_scheduler(recorder, build):
     assert tids <= {tid for (tid,) in log.rows("SELECT DISTINCT pid FROM schedin")}
 
 
+@pytest.mark.full("takes more than 3 s")
 @root
 @pytest.mark.parametrize("cpus", [(0, 0), (0, 1)], ids=["one-cpu", "two-cpus"])
 def test_cause_stands_before_effect(recorder, build, cpus):
@@ -366,6 +369,7 @@ def test_rescue_after_the_recorder_was_killed(recorder, build):
     check_proofs(log)
 
 
+@pytest.mark.full("takes more than 3 s")
 @root
 @pytest.mark.parametrize("what", ["scribble", "truncate", "unlink", "link", "fifo", "folder"])
 def test_hostile_programs(recorder, build, what):

@@ -17,6 +17,7 @@ def wait_for(what, process):
         time.sleep(0.01)
 
 
+@pytest.mark.full("others of the gate have segments")
 @pytest.mark.parametrize(("ring", "pause"), [("1M", 100), ("16K", 0)], ids=["roomy", "tight"])
 def test_each_call_is_in_one_segment_or_counted(recorder, build, room, ring, pause):
     """Programs begin and end in all segments, and bring their schema along."""
