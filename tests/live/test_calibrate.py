@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What `klogger record` says that its events cost on this kernel: an order that must be, and that
-nothing of the measuring is in the log.
+"""What `klogger record` says that its events cost on this kernel: an order that must be, as far as
+it is larger than the spread, and that nothing of the measuring is in the log.
 """
 
 import json
 import subprocess
+from statistics import median
 
 import pytest
 from disturbed import Quiet
+
+# Of which the costs are compared.
+RECORDINGS = 3
 
 SHAPES = """\
 schema shapes "Events that must cost differently"
@@ -47,19 +51,40 @@ def record(klogger, tmp_path):
     return run
 
 
-@pytest.mark.full("depends on how busy the machine is")
-def test_costs_have_an_order(record):
+def measured(record) -> list[dict]:
+    """What several recordings say of the probe, the hit and each event, as far as they could
+    measure.
+    """
     with Quiet() as quiet:
-        found = record()["preamble"]["costs"]
-    if found["why"]:
-        quiet.check(f"not measured: {found['why']}")
-    cost = {e["event"]: e["cost"]["ns"] for e in found["events"]}
-    # A stack is walked and hashed, a number is one store; how much more that is depends on the
-    # machine.
-    assert 0 < found["probe"]["ns"] < found["hit"]["ns"] < cost["ONE"] < cost["WITH_STACK"]
-    assert found["hit"]["ns"] < cost["TEXT"]
-    for event in found["events"]:
-        assert event["cost"]["low"] <= event["cost"]["ns"] <= event["cost"]["high"]
+        all_costs = [record()["preamble"]["costs"] for _ in range(RECORDINGS)]
+    found = [
+        {"probe": costs["probe"], "hit": costs["hit"]}
+        | {e["event"]: e["cost"] for e in costs["events"]}
+        for costs in all_costs
+        if not costs["why"]
+    ]
+    if not found:
+        quiet.check(f"not measured: {all_costs[-1]['why']}")
+    return found
+
+
+@pytest.mark.full("takes more than 3 s")
+def test_costs_have_an_order(record):
+    found = measured(record)
+    for costs in found:
+        assert costs.keys() == {"probe", "hit", "ONE", "TEXT", "WITH_STACK"}
+        assert all(cost["low"] <= cost["ns"] <= cost["high"] for cost in costs.values())
+    # A stack is walked and hashed, a number is one store: that is a difference in kind. How much
+    # more it is depends on the machine.
+    ns = {name: median(costs[name]["ns"] for costs in found) for name in found[0]}
+    assert 0 < ns["ONE"] < ns["WITH_STACK"]
+    # The others differ by a few nanoseconds, and the measurements of one thing by as many. An order
+    # is wrong only if no two measurements, each within its spread, agree with it.
+    for less, more in (("probe", "hit"), ("hit", "ONE"), ("hit", "TEXT")):
+        low = min(costs[less]["low"] for costs in found)
+        high = max(costs[more]["high"] for costs in found)
+        assert low < high, (less, more, found)
+    assert max(costs["probe"]["high"] for costs in found) > 0
 
 
 def test_nothing_of_it_is_in_the_log(record):

@@ -278,25 +278,46 @@ def small_disk(tmp_path):
 def test_a_full_disk_loses_the_oldest(recorder, workloads, klogger, small_disk, keep):
     out = small_disk / "segments"
     options = ("--segment", "2M", "--buffer-size", "4M", *keep)
-    # At most a million events a second: without a pause, a fast machine fills the disk with
-    # segments that still wait to be completed, which cannot be removed.
-    run = Bursts(recorder, workloads, *options, pause=20_000, burst=9973, out=out).until(30)
+    run = Bursts(recorder, workloads, *options, pause=0, burst=9973, out=out).until(30)
     attempts, err = run.finish()
     assert err.count("the disk is full: the oldest segments are removed") == 1
-    left = segments(out)
-    whole = info(klogger, out)
-    (removed,) = entries(whole, "segments_removed")
-    first = number(left[0])
-    assert first > 10 and number(left[-1]) >= 30
-    assert removed["text"].startswith(f"segments 1 to {first - 1}, at times because the disk")
-    assert not entries(whole, "segments_missing", "serial_gap", "disk_full")
+    first = check_oldest_removed(klogger, out, attempts)
+    assert first > 10 and number(segments(out)[-1]) >= 30
     whole_tables = recorder.dir / "tables"
     command = [klogger, "export", "--to", "parquet", out, "-o", whole_tables]
     subprocess.run(command, check=True, capture_output=True)
-    # Whatever was removed, or lost in a ring, is counted.
+
+
+def check_oldest_removed(klogger, out: Path, attempts: int) -> int:
+    """Whatever was removed, or lost in a ring, is counted. Returns the first segment's number."""
+    whole = info(klogger, out)
+    (removed,) = entries(whole, "segments_removed")
+    first = number(segments(out)[0])
+    until = "segment 1" if first == 2 else f"segments 1 to {first - 1}"
+    assert removed["text"].startswith(f"{until}, at times because the disk")
+    assert not entries(whole, "segments_missing", "serial_gap", "disk_full")
+    assert all(info(klogger, path)["complete"] for path in segments(out))
     mine = next(event for event in whole["events"] if event["name"] == "NUMBERED")
     kept = mine["logged"] + whole["lost"]
     assert kept < attempts <= kept + removed["count"]
+    return first
+
+
+def test_segments_that_wait_fill_the_disk(recorder, workloads, klogger, tmp_path):
+    """The rings hold more than the disk does. They are drained when the command has ended: until
+    that is done, no segment is completed. Eight may wait for it, for which there is no room.
+    """
+    ring = max(2, 32 // os.cpu_count())
+    # A record has 24 bytes.
+    hits = (ring << 20) // 20
+    options = ("-s", SCHEMA, "--segment", "2M", "--buffer-size", f"{ring}M")
+    command = (workloads / "flood", hits, -1, 1, "unknown")
+    with small_disk_at(tmp_path / "small", "12m") as disk:
+        out = disk / "segments"
+        done = recorder.while_stopped(*options, command=list(map(str, command)), out=out)
+        assert recorder.running[-1].returncode == 0, done.said
+        assert done.said.count("the disk is full: the oldest segments are removed") == 1
+        check_oldest_removed(klogger, out, sum(t["count"] for t in done.report["threads"]))
 
 
 def test_no_segment_is_larger_than_was_said(recorder, workloads):

@@ -8,6 +8,8 @@
 mod closer;
 mod names;
 mod shelf;
+#[cfg(test)]
+mod tests;
 mod told;
 
 pub use self::closer::{Closer, Job};

@@ -6,11 +6,12 @@ use super::shelf::{Closing, Shelf};
 use crate::snapshots::RawStacks;
 use crate::writer::Names;
 use klogger_log::ledger::Ledger;
+use klogger_log::writer::{Sink, Writer};
 use klogger_os::Error;
 use klogger_ring::block::{Builtin, Status};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -72,7 +73,7 @@ fn run(work: &Receiver<Job>, shelf: &Arc<Shelf>, status: &Status) {
 
 fn complete(job: Job, shelf: &Arc<Shelf>) -> io::Result<()> {
     let Job { closing, events, stacks, mut ledger } = job;
-    let Closing { about, mut writer } = closing;
+    let Closing { about, writer } = closing;
     let About { number, losses, start_ns, end_ns } = about;
     // Those of the stacks are of the whole recording as well.
     let mut named = Ledger::default();
@@ -85,12 +86,32 @@ fn complete(job: Job, shelf: &Arc<Shelf>) -> io::Result<()> {
     ledger.entries = shelf.untold(ledger.entries, start_ns);
     ledger.entries.extend(losses);
     ledger.entries.extend(shelf.deleted());
+    finish(number, writer, &names, &ledger, shelf)
+}
+
+/// Writes the end of a segment. On a full disk, older ones go for it; without any, it goes itself,
+/// as the writer would have it deleted to go on.
+pub(super) fn finish<S: Sink>(
+    number: u32,
+    mut writer: Writer<S>,
+    names: &Names,
+    ledger: &Ledger,
+    shelf: &Arc<Shelf>,
+) -> io::Result<()> {
+    let refused = Arc::new(AtomicBool::new(false));
+    let (room, no_room) = (shelf.clone(), refused.clone());
     // Here nobody waits for this segment.
-    let room = shelf.clone();
-    writer.set_room(Box::new(move || room.make_room_now()));
+    writer.set_room(Box::new(move || {
+        let made = room.make_room_now();
+        no_room.fetch_or(!made, Ordering::Relaxed);
+        made
+    }));
     let before = writer.summary();
-    let done = names.write(&mut writer).and_then(|()| writer.finish(&ledger));
-    let summary = done.as_ref().unwrap_or(&before);
-    shelf.completed(number, summary.bytes, summary.events.saturating_add(summary.lost));
+    let done = names.write(&mut writer).and_then(|()| writer.finish(ledger));
+    if refused.load(Ordering::Relaxed) {
+        shelf.given_up(number, &before);
+        return Ok(());
+    }
+    shelf.completed(number, done.as_ref().unwrap_or(&before));
     done.map(drop)
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The segments that have ended: those that wait to be completed, and those that are complete, of
 //! which the oldest are deleted.
+//!
+//! On a full disk the oldest segment goes, whether it is complete or not: those that wait may fill
+//! the disk, and the thread that has them completed may itself wait for the writer.
 
 use super::{About, Keep, Plan, Told};
 use crate::destination::Destination;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::segments;
-use klogger_log::writer::Writer;
+use klogger_log::writer::{Summary, Writer};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,8 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Segments that may wait to be completed. If there are more, a segment becomes longer instead.
 const WAITING_MAX: usize = 8;
-/// How long the writer waits on a full disk until a segment is complete and can be deleted.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the writer waits on a full disk while the oldest segment is being completed. The thread
+/// that does it waits for nobody, but the names of code take time.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A segment that has ended.
 pub struct Closing {
@@ -40,23 +44,40 @@ struct State {
     /// The last that was deleted, how many events all of them had and had
     /// lost, and whether the disk was full.
     deleted: Option<(u32, u64, bool)>,
+    /// The last that was deleted when the writer was last told of room.
+    told_of: Option<u32>,
     retry: Option<Instant>,
     /// Messages for the user.
     notes: Vec<String>,
     told: Told,
 }
 
+impl State {
+    /// The number of the last segment that was deleted.
+    fn last_deleted(&self) -> Option<u32> {
+        self.deleted.map(|(number, ..)| number)
+    }
+}
+
 /// See the head of the file.
 pub struct Shelf {
     folder: PathBuf,
     plan: Plan,
+    patience: Duration,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Shelf {
     pub fn new(folder: PathBuf, plan: Plan) -> Shelf {
-        Shelf { folder, plan, state: Mutex::default(), changed: Condvar::new() }
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Shelf { folder, plan, patience: PATIENCE, state, changed }
+    }
+
+    /// Waits so long for a segment that is being completed.
+    #[cfg(test)]
+    pub fn patient(self, patience: Duration) -> Shelf {
+        Shelf { patience, ..self }
     }
 
     pub fn folder(&self) -> &Path {
@@ -104,11 +125,21 @@ impl Shelf {
         self.state().told.rest(entries, since_ns)
     }
 
-    /// A segment is complete. `serials`: how many events it has, and has lost.
-    pub fn completed(&self, number: u32, bytes: u64, serials: u64) {
+    /// A segment is complete.
+    pub fn completed(&self, number: u32, summary: &Summary) {
         let mut state = self.state();
         state.open -= 1;
+        let (bytes, serials) = (summary.bytes, serials(summary));
         state.complete.push_back(Done { number, bytes, serials, ended: Instant::now() });
+        self.changed.notify_all();
+    }
+
+    /// The segment that was being completed, the oldest of all, found no room on a full disk. Its
+    /// file must be closed, because it is deleted.
+    pub fn given_up(&self, number: u32, summary: &Summary) {
+        let mut state = self.state();
+        state.open -= 1;
+        self.remove(&mut state, number, serials(summary), true);
         self.changed.notify_all();
     }
 
@@ -130,13 +161,18 @@ impl Shelf {
         }
     }
 
-    /// Deletes the oldest complete segment because the disk is full; waits for one that is being
-    /// completed. False if there is none.
+    /// Deletes the oldest segment because the disk is full; if it is being completed, when that is
+    /// done. False if there is none but that which is being written.
     pub fn make_room(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         let mut state = self.state();
         loop {
-            if self.delete(&mut state, true) {
+            // Others may have made room since the writer found none.
+            let made = state.last_deleted() != state.told_of
+                || self.delete(&mut state, true)
+                || self.give_up_waiting(&mut state);
+            if made {
+                state.told_of = state.last_deleted();
                 return true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -148,24 +184,43 @@ impl Shelf {
         }
     }
 
-    /// The same without waiting.
+    /// Deletes the oldest segment if it is complete.
     pub fn make_room_now(&self) -> bool {
         self.delete(&mut self.state(), true)
     }
 
     fn delete(&self, state: &mut State, full: bool) -> bool {
-        let Some(oldest) = state.complete.pop_front() else { return false };
+        let Some(Done { number, serials, .. }) = state.complete.pop_front() else { return false };
+        self.remove(state, number, serials, full);
+        true
+    }
+
+    /// Deletes the oldest segment that waits to be completed: completing it would be in vain. None
+    /// may be complete. Not while one before it is being completed: there would be a gap.
+    fn give_up_waiting(&self, state: &mut State) -> bool {
+        if state.open > state.waiting.len() {
+            return false;
+        }
+        let Some(Closing { about, writer }) = state.waiting.pop_front() else { return false };
+        let serials = serials(&writer.summary());
+        // While it is open, it takes space.
+        drop(writer);
+        state.open -= 1;
+        self.remove(state, about.number, serials, true);
+        true
+    }
+
+    /// `full`: because the disk is.
+    fn remove(&self, state: &mut State, number: u32, serials: u64, full: bool) {
         // If a user has deleted it already, that is as good.
-        let _ = fs::remove_file(self.folder.join(segments::file_name(oldest.number)));
+        let _ = fs::remove_file(self.folder.join(segments::file_name(number)));
         let (events, was_full) =
             state.deleted.map_or((0, false), |(_, events, full)| (events, full));
         if full && !was_full {
             let what = "the disk is full: the oldest segments are removed to make room";
             state.notes.push(what.into());
         }
-        state.deleted =
-            Some((oldest.number, events.saturating_add(oldest.serials), full || was_full));
-        true
+        state.deleted = Some((number, events.saturating_add(serials), full || was_full));
     }
 
     /// What the ledger says of the segments that have been deleted.
@@ -178,6 +233,11 @@ impl Shelf {
         };
         Some(Entry::new(Key::SegmentsRemoved).count(events).detail(&what))
     }
+}
+
+/// How many events a segment has, and has lost.
+fn serials(summary: &Summary) -> u64 {
+    summary.events.saturating_add(summary.lost)
 }
 
 #[cfg(test)]
@@ -225,7 +285,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shelf = shelf(folder.path(), Keep::default(), None);
         assert!(shelf.deleted().is_none());
-        assert!(shelf.make_room() && shelf.make_room_now());
+        assert!(shelf.make_room() && shelf.make_room());
         assert_eq!(segments::numbers(folder.path()).unwrap(), [3, 4, 5]);
         let entry = shelf.deleted().unwrap();
         assert_eq!(entry.count, 14);
