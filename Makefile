@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo cluster-demo check test guest-test nightly lint bench docs wheel install uninstall clean
+.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs wheel install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,14 +21,17 @@ demo: ## record a workload and show the answers (demo/)
 cluster-demo: ## a report and a query on a Spark cluster on this machine (2 minutes)
 	@scripts/cluster-demo
 
-check: ## run what needs no root: format, lints, Rust, Python (4 minutes)
+check: ## run what needs no root: format, lints, Rust, Python (6 minutes)
 	@scripts/test lint rust python
 
-test: ## run all tests but those for the night (15 minutes; this is what CI runs)
+test: ## run the gate: that each feature works (12 minutes; this is what CI runs)
 	@scripts/test
 
+test-all: ## run all tests but those for the night (an hour)
+	@scripts/test --all
+
 guest-test: ## run only the tests that boot kernels
-	@scripts/test guest
+	@scripts/test --all guest
 
 nightly: ## run all tests, with what takes hours, and the fuzzers (HOURS=8)
 	@scripts/nightly $(HOURS)
