@@ -8,7 +8,7 @@ use klogger_log::ledger::Ledger;
 use klogger_log::writer::Sink;
 use klogger_ring::block::Builtin;
 use klogger_toolchain::bundled;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::thread;
