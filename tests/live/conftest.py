@@ -242,6 +242,14 @@ def recorder(klogger, tmp_path):
     recorder.end()
 
 
+@pytest.fixture(scope="module")
+def recorder_for_all(klogger, tmp_path_factory):
+    """For a recording that several tests of a module read, and none changes."""
+    recorder = Recorder(klogger, tmp_path_factory.mktemp("recorded"))
+    yield recorder
+    recorder.end()
+
+
 def is_ours(pid: str) -> bool:
     """Whether a process descends from the tests."""
     while pid not in ("0", str(os.getpid())):

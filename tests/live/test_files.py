@@ -55,9 +55,9 @@ class Planted:
         return Counter({(call, error): times for call, error, times in rows})
 
 
-@pytest.fixture
-def planted(recorder, workloads, tmp_path):
-    return Planted(recorder, workloads, tmp_path / "folder")
+@pytest.fixture(scope="module")
+def planted(recorder_for_all, workloads):
+    return Planted(recorder_for_all, workloads, recorder_for_all.dir / "folder")
 
 
 def test_each_planted_call_and_error(planted):
@@ -69,7 +69,6 @@ def test_each_planted_call_and_error(planted):
         assert more == 0 if error else 0 <= more <= 8, (call, errno.errorcode.get(error), more)
 
 
-@pytest.mark.full("others of this file are in the gate")
 def test_paths_and_what_they_were(planted):
     names = planted.log.rows(f"""
         SELECT n.path, count(*), any_value(n.inode) FROM LOOK AS l JOIN NAMED AS n USING (file)
@@ -92,7 +91,6 @@ def test_paths_and_what_they_were(planted):
     assert planted.log.one("SELECT max(entries) FROM LISTED") == 3
 
 
-@pytest.mark.full("others of this file are in the gate")
 def test_bytes_are_those_of_the_kernel(planted):
     io = planted.log.rows(f"""
         SELECT r.time FROM READ AS r JOIN (

@@ -55,10 +55,10 @@ class Planted:
         return Counter({(call, error): times for call, error, times in rows})
 
 
-@pytest.fixture
-def planted(recorder, workloads, tmp_path):
-    with loop_disk(tmp_path / "disk", 64, mkfs=MKFS) as disk:
-        found = Planted(recorder, workloads, disk.folder)
+@pytest.fixture(scope="module")
+def planted(recorder_for_all, workloads):
+    with loop_disk(recorder_for_all.dir / "disk", 64, mkfs=MKFS) as disk:
+        found = Planted(recorder_for_all, workloads, disk.folder)
         found.folder, found.device = disk.folder, disk.number
         yield found
 
