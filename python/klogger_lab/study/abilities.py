@@ -5,6 +5,7 @@ here.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from klogger import program
@@ -19,8 +20,9 @@ def sentences(found: Found) -> list[str]:
     return [sentence(name, shown(schema_word(found, name))) for name in found.study.schemata]
 
 
+@functools.cache
 def shown(word: str) -> dict[str, Any] | str:
-    """What `klogger show` says of a schema, or why it says nothing."""
+    """What `klogger show` says of a schema, or why it says nothing. Many studies share one."""
     try:
         found = program.answer("show", word, timeout=30)
     except Failure as failure:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import random
 import re
@@ -214,12 +215,13 @@ def schema_word(found: Found, name: str) -> str:
     return str(file)
 
 
-def bundled() -> set[str]:
+@functools.cache
+def bundled() -> frozenset[str]:
     """The schemata that are built into klogger."""
     try:
-        return {str(one["name"]) for one in program.answer("list", timeout=20)}
+        return frozenset(str(one["name"]) for one in program.answer("list", timeout=20))
     except (Failure, KeyError, TypeError):
-        return set()
+        return frozenset()
 
 
 def safe(name: str) -> str:
