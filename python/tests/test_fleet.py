@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 import support
-from test_dataset import log_of
+from recordings import Datasets, log_of
 
 from klogger import dataset, executors, expectation
 from klogger.cli import compare, report, sql
@@ -100,11 +100,8 @@ class Deadly:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> dataset.Dataset:
-    into = dataset.open(tmp_path / "ds", create=True)
-    for number in range(2):
-        into.add(log_of(tmp_path, number, f"host{number}"), {"build": str(number)})
-    return into
+def two(tmp_path: Path, datasets: Datasets) -> dataset.Dataset:
+    return datasets.copy(tmp_path, ("host0", "host1"), built=True)
 
 
 def test_report_of_a_dataset(two: dataset.Dataset, capsys: pytest.CaptureFixture[str]) -> None:

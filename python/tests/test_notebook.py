@@ -48,6 +48,7 @@ def executed(name: str, parameter: str, value: Path, folder: Path) -> list[list[
     return shown
 
 
+@pytest.mark.full("starts a kernel of Jupyter: 5 s")
 def test_notebook_of_a_log(small_log: Path, tmp_path: Path) -> None:
     shown = executed("example.ipynb", 'LOG = "x.klog"', small_log, tmp_path)
     analyses, answers, table, chart = (shown[n][-1].data for n in (1, 3, 4, 7))

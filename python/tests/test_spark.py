@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 import waiting
-from test_dataset import log_of
+from recordings import log_of
 from test_fleet import HAS_SPARK, answers, few, free_port, some
 
 from klogger import dataset, executors
