@@ -55,7 +55,9 @@ def few() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("on", ["pool:2", "local[2]"])
+@pytest.mark.parametrize(
+    "on", ["pool:2", pytest.param("local[2]", marks=pytest.mark.full("starts Spark"))]
+)
 def test_executors_give_the_same(on: str, tmp_path: Path) -> None:
     """Row for row."""
     if on != "pool:2" and not HAS_SPARK:

@@ -59,6 +59,7 @@ def test_notebook_of_a_log(small_log: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.full("starts a kernel of Jupyter: 4 s")
 def test_notebook_of_a_dataset(small_log: Path, tmp_path: Path) -> None:
     into = dataset.open(tmp_path / "a dataset", create=True)
     log = shutil.copytree(small_log, tmp_path / "small.klog-parquet")
