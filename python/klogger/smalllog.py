@@ -189,9 +189,7 @@ def empty_log(out: Path, *schemata: str) -> Path:
     return write_log(con, out, schema=schemata, processes=[], end=1000, cpus=1)
 
 
-def counts_of(
-    con: duckdb.DuckDBPyConnection, events: list[Event]
-) -> dict[str, tuple[int, int]]:
+def counts_of(con: duckdb.DuckDBPyConnection, events: list[Event]) -> dict[str, tuple[int, int]]:
     """By event: how many there are, and how many before the start of the log."""
     counted = " UNION ALL ".join(
         f"SELECT '{e.name}', count(*), count(*) FILTER (WHERE time < 0) FROM {e.name}"

@@ -95,10 +95,7 @@ def check_case(path: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, marks=() if path.parents[1].name in GATE else FULL)
-        for path in FIRST
-    ],
+    [pytest.param(path, marks=() if path.parents[1].name in GATE else FULL) for path in FIRST],
     ids=lambda p: f"{p.parents[1].name}/{p.stem}",
 )
 def test_a_recording_is_as_its_log(path: Path, tmp_path: Path) -> None:
@@ -540,6 +537,7 @@ def test_a_store_that_stops(
     assert checks.check(dataset.open(where)).damage == []
 
 
+@pytest.mark.full("5 s: eight datasets")
 def test_the_clock_of_a_collection_counts(tmp_path: Path) -> None:
     """As `klogger collect` has found it, for the log that it names, and no other."""
     log = log_of(tmp_path)
