@@ -102,7 +102,7 @@ CASES = {
 
 # Of what else a log may have wrong, these have the most: each analysis has to do with one.
 IN_THE_GATE = ("nothing_but_extremes", "losses_and_no_processes")
-# Two of these have one schema's events, and the last those of several.
+# What is asked here of each schema, the gate asks of these.
 SHOWN_ONCE = ("futex", "interrupt", "block")
 FULL = pytest.mark.full("the same of each schema with other faults takes minutes")
 

@@ -119,7 +119,7 @@ def bundled() -> list[Path]:
 
 
 # One with samples, and one that includes what is another schema's.
-CHECKED = ("block-latency", "ext4-fsyncs")
+CHECKED = ("block-latency", "causes-timers")
 FULL = pytest.mark.full("the same of each analysis takes 40 s; test_expectations runs them all")
 
 
