@@ -381,9 +381,20 @@ def declaring(event: str, first: str) -> str:
     files = [path for base in schemata() for path in sorted(base.glob("*/*.klogger"))]
     files.sort(key=lambda path: path.stem != first)
     for path in files:
-        if event.upper() in events_of(path):
+        if names(path, event) and event.upper() in events_of(path):
             return path.stem
     return first
+
+
+def names(file: Path, event: str) -> bool:
+    """Whether a schema's text has the name of an event. To ask klogger for its events takes a
+    second, and there are more than twenty files.
+    """
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return False
+    return bool(re.search(rf"\b{re.escape(event)}\b", text, re.IGNORECASE))
 
 
 def events_of(file: Path) -> frozenset[str]:

@@ -159,6 +159,7 @@ def make(expectation: Expectation, out: Path) -> Path:
     events = smalllog.events_of(expectation.source, *expectation.others)
     smalllog.create_tables(con, events)
     fields = {e.name: e.fields for e in events}
+    rows: dict[str, list[list[Any]]] = {}
     made = Made()
     for serial, line in enumerate(expectation.log):
         words = shlex.split(line)
@@ -170,9 +171,9 @@ def make(expectation: Expectation, out: Path) -> Path:
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
             given = made.with_places(fields[event], values_of(pairs))
             row |= row_of(fields[event], given, f"{expectation.path}: {event}")
-            names = ", ".join(f'"{n}"' for n in row)
-            marks = ", ".join("?" * len(row))
-            con.execute(f"INSERT INTO {event} ({names}) VALUES ({marks})", list(row.values()))
+            rows.setdefault(event, []).append(list(row.values()))
+    for event, found in rows.items():
+        smalllog.insert(con, event, found)
     smalllog.name_places(con, made.places)
     if made.stacks:
         write_stacks(con, out, made.stacks)
@@ -184,12 +185,11 @@ def make(expectation: Expectation, out: Path) -> Path:
 
 
 def row_of(fields: list[dict[str, Any]], given: dict[str, Any], what: str) -> dict[str, Any]:
-    """The columns of an event's own. What is not given is 0 or empty."""
-    row = {}
-    for f in fields:
-        row[f["name"]] = column_of(smalllog.sql_type(f), given.pop(f["name"], None))
-        if f["decoding"] == "code":
-            row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
+    """The columns of an event's own, in their order. What is not given is 0 or empty."""
+    row = {f["name"]: column_of(smalllog.sql_type(f), given.pop(f["name"], None)) for f in fields}
+    for name in [f["name"] + "_symbol" for f in fields if f["decoding"] == "code"]:
+        symbol = given.pop(name, None)
+        row[name] = None if symbol is None else str(symbol)
     if given:
         raise ValueError(f"{what} has no {', '.join(given)}")
     return row
@@ -199,9 +199,9 @@ def column_of(sql_type: str, given: Any) -> Any:
     """Of an array, the numbers that are given with commas between them."""
     if sql_type.endswith("[]"):
         return [int(number) for number in str(given).split(",")] if given is not None else []
-    if given is None:
-        return "" if sql_type == "VARCHAR" else 0
-    return given
+    if sql_type == "VARCHAR":
+        return "" if given is None else str(given)
+    return 0 if given is None else given
 
 
 def write_stacks(

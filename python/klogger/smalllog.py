@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,25 @@ def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
         )
 
 
+def insert(con: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Rows of all columns of a table, in one statement: one for each row takes much longer."""
+    if not rows:
+        return
+    described = con.execute(
+        "SELECT data_type FROM duckdb_columns() WHERE database_name = current_database()"
+        " AND schema_name = current_schema() AND lower(table_name) = lower(?)"
+        " ORDER BY column_index",
+        [table],
+    ).fetchall()
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    selected = [f"unnest(${n}::{kind}[])" for n, (kind,) in enumerate(described, 1)]
+    con.execute(f"INSERT INTO {table} SELECT {', '.join(selected)}", columns)
+
+
 def name_places(con: duckdb.DuckDBPyConnection, names: list[str]) -> None:
     """Of fields `as place`, for the log that is written next: 1 and so on."""
     con.execute("CREATE TABLE IF NOT EXISTS klogger_place (number UBIGINT, name VARCHAR)")
-    con.executemany("INSERT INTO klogger_place VALUES (?, ?)", [(0, ""), *enumerate(names, 1)])
+    insert(con, "klogger_place", [(0, ""), *enumerate(names, 1)])
 
 
 def write_log(
@@ -146,7 +162,7 @@ def write_log(
         (pid, pid, 1, comm, comm, start, stop, False)
         for pid, comm, start, stop in [(0, "idle", 0, None), *processes]
     ]
-    con.executemany("INSERT INTO klogger_process VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    insert(con, "klogger_process", rows)
     con.execute(f"UPDATE klogger_process SET to_ns = {end or 0} WHERE to_ns IS NULL")
     con.execute(f"COPY klogger_process TO '{out}/process.parquet'")
     preamble = {
@@ -173,6 +189,15 @@ def empty_log(out: Path, *schemata: str) -> Path:
     return write_log(con, out, schema=schemata, processes=[], end=1000, cpus=1)
 
 
+def counts_of(con: duckdb.DuckDBPyConnection, events: list[Event]) -> dict[str, tuple[int, int]]:
+    """By event: how many there are, and how many before the start of the log."""
+    counted = " UNION ALL ".join(
+        f"SELECT '{e.name}', count(*), count(*) FILTER (WHERE time < 0) FROM {e.name}"
+        for e in events
+    )
+    return {name: (logged, early) for name, logged, early in con.execute(counted).fetchall()}
+
+
 def write_catalogue(
     con: duckdb.DuckDBPyConnection,
     out: Path,
@@ -184,23 +209,23 @@ def write_catalogue(
         "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role"
         " VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR)"
     )
+    counts = counts_of(con, events)
+    rows: list[list[Any]] = []
     for number, e in enumerate(events, 1):
-        logged = con.execute(f"SELECT count(*) FROM {e.name}").fetchone()
+        logged, early = counts[e.name]
         lost = sum(entry["count"] for entry in ledger if entry.get("event") == e.name)
-        counts = [logged and logged[0], lost]
-        early = con.execute(f"SELECT count(*) FROM {e.name} WHERE time < 0").fetchone()
-        if early and early[0]:
+        if early:
             ledger = [*ledger, {"key": "before_start", "severity": "notice", "event": e.name}]
-            ledger[-1] |= {"count": early[0], "from_ns": 0, "to_ns": 0}
-        row = [e.name, e.schema, number, e.doc, e.role, *counts, json.dumps(e.fields)]
-        con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            ledger[-1] |= {"count": early, "from_ns": 0, "to_ns": 0}
+        rows.append([e.name, e.schema, number, e.doc, e.role, logged, lost, json.dumps(e.fields)])
+    insert(con, "klogger_event", rows)
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
     con.execute(
         "CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text"
         " VARCHAR)"
     )
-    for text in dict.fromkeys(text for schema in schemata for text in decodings_of(schema)):
-        con.execute("INSERT INTO klogger_decoding VALUES (?, ?, ?, ?)", text)
+    texts = dict.fromkeys(text for schema in schemata for text in decodings_of(schema))
+    insert(con, "klogger_decoding", list(texts))
     # The recorder numbers the places; a log whose events have some has their table.
     if any(f["decoding"] == "place" for e in events for f in e.fields):
         name_places(con, [])

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
-from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -54,23 +54,36 @@ def print_dropped(out: Console, names: Sequence[str]) -> None:
         out.print(Text(text, style="dim"))
 
 
+@dataclass
+class Drawn:
+    """A column as it is drawn: its head and its cells, and how wide it is. `index`: of the result's
+    columns; that of a bar is the one that it stands beside.
+    """
+
+    index: int
+    head: str
+    cells: list[str]
+    justify: JustifyMethod
+    width: int
+    style: str = ""
+
+
 def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table, list[str]]:
     """The table, and the columns it has no room for. Bars go first, then names give way; no digit
     is ever cut off.
     """
-    wide = out.options.update(max_width=1000)
-    columns = list(range(len(result.table.names)))
-    table = table_of(result, shown, columns, bars=True)
-    if out.measure(table, options=wide).maximum <= out.width:
-        return table, []
+    columns = [drawn_column(result, shown, index) for index in range(len(result.table.names))]
+    whole = [drawn for one in columns for drawn in (one, *bars_beside(result, shown, one))]
+    if width_of(whole) <= out.width:
+        return table_of(whole), []
     dropped: list[str] = []
     while True:
-        table = table_of(result, shown, columns, bars=False)
-        missing = out.measure(table, options=wide).maximum - out.width
-        texts = [at for at, i in enumerate(columns) if column_of(result, i).unit == ""]
-        if missing <= 0 or give_way(table, texts, missing) or len(columns) == 1:
-            return table, dropped[::-1]
-        dropped.append(result.table.names[columns.pop(least_wanted(result, columns))])
+        missing = width_of(columns) - out.width
+        texts = [one for one in columns if column_of(result, one.index).unit == ""]
+        if missing <= 0 or give_way(texts, missing) or len(columns) == 1:
+            return table_of(columns), dropped[::-1]
+        least = least_wanted(result, [one.index for one in columns])
+        dropped.append(result.table.names[columns.pop(least).index])
 
 
 def least_wanted(result: Result, columns: list[int]) -> int:
@@ -81,21 +94,17 @@ def least_wanted(result: Result, columns: list[int]) -> int:
     )
 
 
-def give_way(table: Table, texts: list[int], missing: int) -> bool:
+def give_way(texts: list[Drawn], missing: int) -> bool:
     """Makes these columns narrower, the widest first, if that is enough."""
-    widths = {i: width_of(table.columns[i]) for i in texts}
-    if sum(max(width - NAME_WIDTH, 0) for width in widths.values()) < missing:
+    if sum(max(one.width - NAME_WIDTH, 0) for one in texts) < missing:
         return False
     for _ in range(missing):
-        widths[max(widths, key=lambda i: widths[i])] -= 1
-    for i, width in widths.items():
-        table.columns[i].min_width = table.columns[i].max_width = width
+        max(texts, key=lambda one: one.width).width -= 1
     return True
 
 
-def width_of(column: TableColumn) -> int:
-    cells = [column.header, *column.cells]
-    return max(cell_len(line) for cell in cells for line in [*str(cell).splitlines(), ""])
+def width_of(columns: Sequence[Drawn]) -> int:
+    return sum(one.width for one in columns) + GAP * (len(columns) - 1)
 
 
 def column_of(result: Result, index: int) -> Column:
@@ -113,25 +122,36 @@ def empty_table(header_style: str) -> Table:
     )
 
 
-def table_of(result: Result, shown: list[list[Any]], indices: list[int], *, bars: bool) -> Table:
-    """The columns `indices`, each as wide as what is in it."""
+def drawn_column(result: Result, shown: list[list[Any]], index: int) -> Drawn:
+    """As wide as what is in it."""
+    column = column_of(result, index)
+    cells = [show(row[index], column.unit) for row in shown]
+    width = max(map(cell_len, cells), default=0)
+    head = folded(column.name.replace("_", " "), width)
+    width = max(width, *map(cell_len, [*head.splitlines(), ""]))
+    return Drawn(index, head, cells, "right" if column.unit in NUMBERS else "left", width)
+
+
+def bars_beside(result: Result, shown: list[list[Any]], one: Drawn) -> list[Drawn]:
+    """The column of bars of one of numbers, if it has bars."""
+    index = one.index
+    if not column_of(result, index).bar:
+        return []
+    top = column_top(result.table, index)
+    bars = [bar(float(row[index] or 0), top, BAR_WIDTH) for row in shown]
+    return [Drawn(index, "", bars, "left", max(map(len, bars), default=0), "cyan")]
+
+
+def table_of(columns: Sequence[Drawn]) -> Table:
+    """With the widths that are known: rich would look at each cell several times to find them."""
     table = empty_table("dim")
-    cells = []
-    for index in indices:
-        column = column_of(result, index)
-        texts = [show(row[index], column.unit) for row in shown]
-        head = folded(column.name.replace("_", " "), max(map(cell_len, texts), default=0))
-        justify: JustifyMethod = "right" if column.unit in NUMBERS else "left"
-        table.add_column(Text(head), justify=justify, no_wrap=True, overflow="ellipsis")
-        cells.append([Text(text) for text in texts])
-        if column.bar and bars:
-            top = column_top(result.table, index)
-            table.add_column("", no_wrap=True)
-            cells.append(
-                [Text(bar(float(row[index] or 0), top, BAR_WIDTH), style="cyan") for row in shown]
-            )
-    for row in zip(*cells, strict=True):
-        table.add_row(*row)
+    for one in columns:
+        table.add_column(
+            Text(one.head), justify=one.justify, no_wrap=True, overflow="ellipsis", width=one.width
+        )
+    for row in zip(*(one.cells for one in columns), strict=True):
+        cells = zip(row, columns, strict=True)
+        table.add_row(*(Text(text, style=one.style) for text, one in cells))
     return table
 
 

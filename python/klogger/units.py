@@ -93,6 +93,9 @@ def bar(value: float, top: float, width: int) -> str:
 
 def printable(text: str) -> str:
     """Without characters that would act on a terminal."""
+    # Nearly all texts have none, and there may be millions.
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

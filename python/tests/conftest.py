@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import support
+from recordings import Datasets
 
 # pytest-xdist sets it in its workers; tests that are about widths set their own.
 os.environ.pop("COLUMNS", None)
@@ -45,6 +46,11 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return support.write_log(
         con, out, processes=[(10, "hog", 0, None), (11, "find", 0, None)], end=3_400_000
     )
+
+
+@pytest.fixture(scope="session")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Datasets:
+    return Datasets(tmp_path_factory.mktemp("datasets"))
 
 
 @pytest.fixture(scope="session")

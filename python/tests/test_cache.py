@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 import support
-from test_dataset import log_of
+from recordings import Datasets, log_of
 
 from klogger import dataset
 from klogger.dataset import cache, checks, compact, fleet, work
@@ -23,11 +23,8 @@ QUANTA = ("quanta",)
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> dataset.Dataset:
-    into = dataset.open(tmp_path / "ds", create=True)
-    for number in range(3):
-        into.add(log_of(tmp_path, number, f"host{number}"))
-    return into
+def three(tmp_path: Path, datasets: Datasets) -> dataset.Dataset:
+    return datasets.copy(tmp_path, ("host0", "host1", "host2"))
 
 
 def asked(into: dataset.Dataset, names: tuple[str, ...] = QUANTA) -> list[Any]:

@@ -129,6 +129,7 @@ def test_bins_keep_the_order_of_all_numbers() -> None:
     assert h.sums.sum() == pytest.approx(sum(values))
 
 
+@pytest.mark.full("12 s: 100 comparisons")
 def test_the_same_distribution_does_not_cry_wolf(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 of 100 comparisons may see a difference. Seeds are fixed, so that it is always as many;
     another choice of seeds would give 11 or more in one case of a hundred.

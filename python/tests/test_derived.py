@@ -10,7 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 import support
-from test_dataset import CASES, log_of
+from recordings import log_of
+from test_dataset import CASES
 from test_fleet import HAS_SPARK
 
 import klogger
@@ -209,6 +210,7 @@ def test_one_more_table_is_one_more_file(mine: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full("starts Spark, which takes a minute")
 @pytest.mark.skipif(not HAS_SPARK, reason="PySpark or Java is not installed")
 def test_plain_sql_gives_the_same_on_spark(tmp_path: Path) -> None:
     from pyspark.sql import SparkSession

@@ -5,6 +5,8 @@ more file.
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from pathlib import Path
 
 import axes
@@ -12,35 +14,68 @@ import pytest
 import support
 
 import klogger
-from klogger import executor, expectation
+from klogger import executor, expectation, rules
 from klogger.drawing import NOBODY, ON_PAGE, Palette, Theme
-from klogger.executor import Rows
+from klogger.executor import Result, Rows
 from klogger.pictures import draw
 
 CASES = sorted(support.SCHEMATA.glob("*/expect/*.expect"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parents[1].name}/{p.stem}")
-def test_expectation(path: Path, tmp_path: Path) -> None:
+# Whose pictures the gate draws: together they have all kinds.
+DRAWN = ("block", "scheduler")
+FULL = pytest.mark.full("to draw the pictures takes as long as to find the answers")
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parents[1].name}/{path.stem}"
+
+
+@functools.cache
+def answer_of(path: Path) -> Result:
+    """Of the analysis, from a log of its own. Its pictures are another test's."""
     case = expectation.read(path)
-    log = klogger.open(expectation.make(case, tmp_path / "x.klog-parquet"), locked=True)
-    with executor.Session(log) as session:
-        one = session.find(case.schema, case.analysis)
-        assert one is not None, f"no analysis '{case.analysis}'"
-        result = session.run(one)
+    with tempfile.TemporaryDirectory() as folder:
+        made = expectation.make(case, Path(folder) / "x.klog-parquet")
+        with klogger.open(made, locked=True) as log, executor.Session(log) as session:
+            one = session.find(case.schema, case.analysis)
+            assert one is not None, f"no analysis '{case.analysis}'"
+            return session.run(one)
+
+
+@pytest.mark.parametrize("path", CASES, ids=name_of)
+def test_expectation(path: Path) -> None:
+    case = expectation.read(path)
+    result = answer_of(path)
     assert result.status in ("answer", "empty"), result.reason
+    if case.analysis != "spans":
+        one = result.analysis
+        assert rules.check_columns(one, "table", result.table.names) == []
+        assert rules.check_columns(one, one.drawn, result.points.names) == []
     for section, given in (("table", result.table), ("picture", result.points)):
         if section in case.rows:
             assert picked(given, case.columns[section]) == case.rows[section]
     if "finding" in case.texts:
         assert result.findings == case.texts["finding"]
+    warnings = case.texts.get("warning", [])
+    assert [w[: len(t)] for w, t in zip(result.warnings, warnings, strict=True)] == warnings
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=() if path.parents[1].name in DRAWN else FULL, id=name_of(path))
+        for path in CASES
+    ],
+)
+def test_picture(path: Path) -> None:
+    """Its axes can be read."""
+    result = answer_of(path)
     drawn = draw(result, Palette(), Theme())
     if drawn is not None and result.analysis.picture.kind != "timeline":
         assert axes.faults_of(drawn) == []
         on_page = draw(result, Palette(), ON_PAGE, subjects=NOBODY)
         assert [fault for fault in axes.faults_of(on_page) if fault.startswith("Y:")] == []
-    warnings = case.texts.get("warning", [])
-    assert [w[: len(t)] for w, t in zip(result.warnings, warnings, strict=True)] == warnings
 
 
 def picked(given: Rows, columns: list[str]) -> list[list[str]]:

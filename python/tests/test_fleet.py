@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 import support
-from test_dataset import log_of
+from recordings import Datasets, log_of
 
 from klogger import dataset, executors, expectation
 from klogger.cli import compare, report, sql
@@ -55,7 +55,9 @@ def few() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("on", ["pool:2", "local[2]"])
+@pytest.mark.parametrize(
+    "on", ["pool:2", pytest.param("local[2]", marks=pytest.mark.full("starts Spark"))]
+)
 def test_executors_give_the_same(on: str, tmp_path: Path) -> None:
     """Row for row."""
     if on != "pool:2" and not HAS_SPARK:
@@ -100,11 +102,8 @@ class Deadly:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> dataset.Dataset:
-    into = dataset.open(tmp_path / "ds", create=True)
-    for number in range(2):
-        into.add(log_of(tmp_path, number, f"host{number}"), {"build": str(number)})
-    return into
+def two(tmp_path: Path, datasets: Datasets) -> dataset.Dataset:
+    return datasets.copy(tmp_path, ("host0", "host1"), built=True)
 
 
 def test_report_of_a_dataset(two: dataset.Dataset, capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,7 +258,12 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("qemu", "works"), [("exit 0", True), ("exit 1", False), ("exec sleep 60", False)]
+    ("qemu", "works"),
+    [
+        ("exit 0", True),
+        ("exit 1", False),
+        pytest.param("exec sleep 60", False, marks=pytest.mark.full("waits 3 s")),
+    ],
 )
 @pytest.mark.usefixtures("device")
 def test_kvm_is_used_when_a_kernel_has_booted(

@@ -62,6 +62,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.full("6 s: builds a wheel")
 def test_the_wheel_has_everything(wheel: Path) -> None:
     assert wheel.name.startswith(f"klogger-{VERSION}-py3-none-linux_")
     with zipfile.ZipFile(wheel) as content:
@@ -94,6 +95,7 @@ def test_the_lock_has_a_version_of_each_requirement() -> None:
         assert wanted in locked
 
 
+@pytest.mark.full("10 s: makes an environment, and installs a wheel in it")
 def test_an_environment_of_its_own_is_whole(environment: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "logs" / "v2.klog", tmp_path / "x.klog")
     env = {"PATH": f"{environment}/bin:/usr/bin:/bin", "HOME": str(tmp_path)}

@@ -48,6 +48,7 @@ def executed(name: str, parameter: str, value: Path, folder: Path) -> list[list[
     return shown
 
 
+@pytest.mark.full("starts a kernel of Jupyter: 5 s")
 def test_notebook_of_a_log(small_log: Path, tmp_path: Path) -> None:
     shown = executed("example.ipynb", 'LOG = "x.klog"', small_log, tmp_path)
     analyses, answers, table, chart = (shown[n][-1].data for n in (1, 3, 4, 7))
@@ -58,6 +59,7 @@ def test_notebook_of_a_log(small_log: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.full("starts a kernel of Jupyter: 4 s")
 def test_notebook_of_a_dataset(small_log: Path, tmp_path: Path) -> None:
     into = dataset.open(tmp_path / "a dataset", create=True)
     log = shutil.copytree(small_log, tmp_path / "small.klog-parquet")

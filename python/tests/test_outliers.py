@@ -239,6 +239,7 @@ def test_a_program_that_is_slow(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert first_of(into, capsys) == ("program", "progh", "calls")
 
 
+@pytest.mark.full("7 s; test_a_program_that_is_slow does the same")
 def test_a_cpu_that_is_interrupted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Among the CPUs of its host: on the other one, all are interrupted as often as it."""
     into = dataset.open(tmp_path / "ds", create=True)

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -117,7 +118,17 @@ def bundled() -> list[Path]:
     return sorted(file for file, has in zip(files, several, strict=True) if has)
 
 
-@pytest.mark.parametrize("path", bundled(), ids=lambda path: f"{path.parents[1].name}-{path.stem}")
+# One with samples, and one that includes what is another schema's.
+CHECKED = ("block-latency", "causes-timers")
+FULL = pytest.mark.full("the same of each analysis takes 40 s; test_expectations runs them all")
+
+
+def marked(path: Path) -> Any:
+    name = f"{path.parents[1].name}-{path.stem}"
+    return pytest.param(path, marks=() if name in CHECKED else FULL, id=name)
+
+
+@pytest.mark.parametrize("path", [marked(path) for path in bundled()])
 def test_bundled_analyses_have_no_fault(path: Path) -> None:
     assert checking.check(path).faults == []
 

@@ -135,8 +135,17 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
     ]  # fmt: skip
 
 
+# With subqueries, with lambdas, and with neither.
+IN_THE_GATE = ("comm", "label", "octaves", "symbol", "hex", "span_text", "errno")
+FULL = pytest.mark.full("400 queries of each function, of which some take 5 s and more")
+
+
 @pytest.mark.parametrize(
-    ("function", "rows", "values"), [f[1:] for f in functions()], ids=[f[0] for f in functions()]
+    ("function", "rows", "values"),
+    [
+        pytest.param(*given, marks=() if name in IN_THE_GATE else FULL, id=name)
+        for name, *given in functions()
+    ],
 )
 def test_no_name_is_captured(log: Log, function: str, rows: str, values: list[str]) -> None:
     for number, first in enumerate(NAMES):

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import pytest
 import waiting
-from test_dataset import log_of
+from recordings import log_of
 from test_fleet import HAS_SPARK, answers, few, free_port, some
 
 from klogger import dataset, executors
@@ -63,6 +63,7 @@ def table_of(found: duckdb.DuckDBPyRelation) -> Any:
     return found.columns, found.fetchall()
 
 
+@pytest.mark.full("starts Spark")
 @needs_spark
 def test_spark_answers_as_duckdb(
     two: dataset.Dataset, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -143,6 +144,7 @@ def test_without_pyspark(
     assert "help: pip install 'klogger[spark]'" in capsys.readouterr().err
 
 
+@pytest.mark.full("starts Spark")
 @needs_spark
 def test_a_query_without_java_or_a_master(
     two: dataset.Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -162,6 +164,7 @@ def found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
 
 
+@pytest.mark.full("starts Spark")
 @needs_spark
 def test_all_cores_work_at_one_time(found_by_name: None, tmp_path: Path) -> None:
     """None of the first three goes on before all have begun."""

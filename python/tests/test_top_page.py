@@ -237,6 +237,7 @@ def test_what_the_reader_has_opened_and_sorted_stays(stage: Stage) -> None:
     assert stage.page.ask("document.activeElement.textContent") == "thread"
 
 
+@pytest.mark.full("waits 9 s for a connection that is lost")
 def test_a_lost_connection_is_said_and_made_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +289,7 @@ def test_it_fits_and_can_be_read(stage: Stage, scheme: str) -> None:
         stage.page.scheme("light")
 
 
+@pytest.mark.full("starts a second browser: 4 s")
 def test_two_browsers_see_the_same(stage: Stage, tmp_path: Path) -> None:
     with browser.Browser(tmp_path) as other:
         other.visit(stage.server.url, 800, 600)

@@ -203,6 +203,7 @@ def test_a_reader_gets_what_is_published(server: Server, hub: Hub) -> None:
         until(found, b"event: alive\ndata:\n\n")
 
 
+@pytest.mark.full("waits 2 s")
 def test_readers_say_what_they_want(server: Server, hub: Hub) -> None:
     changes = []
     hub.changes = lambda: changes.append(hub.wanted())
@@ -251,6 +252,7 @@ def test_one_who_says_nothing_is_left(server: Server, monkeypatch: pytest.Monkey
         assert silent.recv(1) == b""
 
 
+@pytest.mark.full("waits 2 s")
 def test_too_many_connections_are_closed_at_once(server: Server, hub: Hub) -> None:
     readers = [events(server) for _ in range(CONNECTIONS_MAX)]
     try:
@@ -267,6 +269,7 @@ def test_too_many_connections_are_closed_at_once(server: Server, hub: Hub) -> No
     assert status(ask(server, f"/{token(server)}/")) == 200
 
 
+@pytest.mark.full("waits 6 s for connections that say nothing")
 def test_strangers_do_not_keep_others_out(server: Server, hub: Hub) -> None:
     """Any user of the machine can connect, and say nothing."""
     with events(server) as reader, contextlib.ExitStack() as stack:

@@ -68,8 +68,9 @@ In no span: 25.0 µs, 28% of its time.
 """
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("waterfall")
     file = tmp_path / "layers" / "layers.klogger"
     file.parent.mkdir()
     file.write_text(SCHEMA)
