@@ -19,14 +19,16 @@ import support
 import tiers
 
 README = (support.ROOT / "tests/README.md").read_text()
-ROWS = re.findall(r"^\| (.*?) \| `(\w+/test_\w+\.py\S*)` \| `(\w+/test_\w+\.py)` \|$", README, re.M)
+# Feature, file, test in it (or none), and the file of the others (or the same).
+ROWS = re.findall(r"^\| (.*?) \| `(\w+/\w+)(?: (\w+))?` \| (?:`(\w+/\w+)` )?\|$", README, re.M)
 # Commands of klogger that other rows show, or that help at the prompt.
 SHOWN = {"analysis", "build", "completions", "enable", "fuse", "help", "list", "man", "log"}
 
 
 def file_of(name: str) -> Path:
     folder, file = name.split("/")
-    return support.ROOT / ("python/tests" if folder == "python" else f"tests/{folder}") / file
+    place = "python/tests" if folder == "python" else f"tests/{folder}"
+    return support.ROOT / place / f"test_{file}.py"
 
 
 def marks_of(node: ast.FunctionDef | ast.Module) -> str:
@@ -48,12 +50,11 @@ def in_gate(path: Path) -> dict[str, bool]:
     return found
 
 
-@pytest.mark.parametrize(("feature", "gate", "full"), ROWS, ids=[row[0] for row in ROWS])
-def test_each_feature_has_its_tests(feature: str, gate: str, full: str) -> None:
-    name, _, test = gate.partition("::")
-    tests = in_gate(file_of(name))
+@pytest.mark.parametrize(("feature", "gate", "test", "full"), ROWS, ids=[row[0] for row in ROWS])
+def test_each_feature_has_its_tests(feature: str, gate: str, test: str, full: str) -> None:
+    tests, full = in_gate(file_of(gate)), full or gate
     if test:
-        assert tests.get(test), f"{feature}: {gate} is not in the gate"
+        assert tests.get(f"test_{test}"), f"{feature}: {gate} {test} is not in the gate"
     else:
         assert any(tests.values()), f"{feature}: nothing of {gate} is in the gate"
     marked = re.search(r"mark\.(full|nightly)\(", file_of(full).read_text())
@@ -72,7 +73,7 @@ def test_the_table_has_each_command_of_the_readme() -> None:
 
 def test_the_table_has_each_schema_that_is_recorded_live() -> None:
     named = {span for row in ROWS for span in re.findall(r"`([^`]+)`", row[0])}
-    tested = {name for name in support.schemata() if (file_of(f"live/test_{name}.py")).exists()}
+    tested = {name for name in support.schemata() if (file_of(f"live/{name}")).exists()}
     assert tested - named == set()
 
 

@@ -95,7 +95,7 @@ def undisturbed(run, name: str) -> Ran:
     disturbed("others called sync() in each of 5 runs")
 
 
-def test_pages_are_counted_when_they_become_dirty_and_when_they_are_written(record, ext4):
+def test_pages_are_counted_when_dirtied_and_when_written(record, ext4):
     def run():
         (ext4.folder / "twice").unlink(missing_ok=True)
         return record(ext4, TWICE)
