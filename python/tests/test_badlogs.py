@@ -100,10 +100,10 @@ CASES = {
 }  # fmt: skip
 
 
-# Of what else a log may have wrong, these have the most: each analysis has to do with one.
-IN_THE_GATE = ("nothing_but_extremes", "losses_and_no_processes")
+# Of what a log may have wrong, this has the most: each analysis has to do with it.
+IN_THE_GATE = ("nothing_but_extremes",)
 # What is asked here of each schema, the gate asks of these.
-SHOWN_ONCE = ("futex", "interrupt", "block")
+SHOWN_ONCE = ("futex",)
 FULL = pytest.mark.full("the same of each schema with other faults takes minutes")
 
 

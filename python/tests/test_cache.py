@@ -61,6 +61,7 @@ def test_the_second_report_has_only_to_combine(three: dataset.Dataset, worked: l
     assert checks.check(three).stray == []
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_has_changed_is_worked_on_again(
     three: dataset.Dataset, worked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def kept_files(into: dataset.Dataset) -> list[Path]:
     return sorted((Path(into.where) / FOLDER).rglob("*.*"))
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_damage_is_noticed(three: dataset.Dataset, worked: list[str]) -> None:
     first = asked(three)
     for suffix in (".parquet", ".json"):
@@ -101,6 +103,7 @@ def test_damage_is_noticed(three: dataset.Dataset, worked: list[str]) -> None:
         asked(three)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_what_is_removed_is_not_kept(three: dataset.Dataset, worked: list[str]) -> None:
     asked(three)
     gone, *_ = three.entries()
@@ -110,6 +113,7 @@ def test_what_is_removed_is_not_kept(three: dataset.Dataset, worked: list[str]) 
     assert len(worked) == 3
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_compact_keeps_what_is_found(three: dataset.Dataset, worked: list[str]) -> None:
     first = asked(three)
     folder = kept_files(three)[0].parent
@@ -150,6 +154,7 @@ def test_answers_of_very_many_recordings_are_kept(tmp_path: Path) -> None:
     assert rows == [(log, int(log) % each, int(log) // each) for log in logs]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_dataset_that_cannot_be_written(three: dataset.Dataset, worked: list[str]) -> None:
     (Path(three.where) / FOLDER).write_text("")
     first = fleet.answers(three, three.entries(), QUANTA)

@@ -49,6 +49,7 @@ FIRST = {"scheduler/wakeup_latency", "scheduler/switches", "traps/calls", "inter
 IDS = {f"{one.schema}/{one.name}": one for one in DECLARED}
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("name", sorted(FIRST))
 def test_parts_are_together_the_whole(name: str, tmp_path: Path) -> None:
     check(IDS[name], tmp_path)

@@ -145,6 +145,7 @@ def test_the_same_distribution_does_not_cry_wolf(monkeypatch: pytest.MonkeyPatch
     assert alarms <= 10
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_one_run_each_claims_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run has a speed of its own: it differs from the next by more than it varies within
     itself.
@@ -377,6 +378,7 @@ def test_several_runs(capsys: pytest.CaptureFixture[str], logs: dict[str, Path])
     assert one["curves"][1]["b_is_greater"] == pytest.approx(0.613, abs=0.02)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_exit_codes(
     capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -411,6 +413,7 @@ def test_exit_codes(
     assert err.startswith("klogger: --fail-on needs 3 runs on each side, and was given 3 and 2: ")
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_how_long_the_command_took_is_compared(
     capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ def test_what_is_removed_leaves_nothing(
     assert list(into.store.files()) == [dataset.MANIFEST]
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_compacting_changes_no_answer(tmp_path: Path) -> None:
     into = dataset.open(tmp_path / "ds", create=True)
     entries = [into.add(log_of(tmp_path, n, "ab"[n % 2])).entry for n in range(4)]
@@ -321,6 +322,7 @@ def test_check_says_what_differs(tmp_path: Path) -> None:
 ODD = ["a b", "ü/%=*?[x]", "..", "'; DROP", "x" * 60]
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("host", ODD)
 def test_odd_hosts_and_labels(tmp_path: Path, host: str) -> None:
     log = log_of(tmp_path, host=host)

@@ -163,6 +163,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "own" / "scheduler" / "derived"
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -188,6 +189,7 @@ def test_a_table_with_a_fault_costs_itself(
     assert checks.check(dataset.open(tmp_path / "ds")).damage == []
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_one_more_table_is_one_more_file(mine: Path, tmp_path: Path) -> None:
     """Unsigned numbers as documented; a log without its events says nothing of it."""
     text = NEEDED + "SELECT time, (18446744073709551615 - pid)::UBIGINT AS x FROM SCHEDIN"
@@ -234,6 +236,7 @@ def test_plain_sql_gives_the_same_on_spark(tmp_path: Path) -> None:
     assert len(there) == 4 and there == here
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_check_knows_derived_tables(mine: Path) -> None:
     """`klogger check FILE`: the header, and what is asked of the columns."""
     assert checking.check(mine / "quantum.sql").faults == []

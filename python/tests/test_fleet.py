@@ -78,6 +78,7 @@ def test_executors_give_the_same_of_all_analyses(tmp_path: Path) -> None:
         assert answers(into, on) == here
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_process_that_is_killed_costs_nothing_but_time(tmp_path: Path) -> None:
     marker = tmp_path / "killed"
     with executors.chosen("pool:1") as pool:
@@ -126,6 +127,7 @@ def test_report_of_a_dataset(two: dataset.Dataset, capsys: pytest.CaptureFixture
     assert "2 recordings of 2 hosts" in capsys.readouterr().out
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_losses_keep_their_warnings(
     two: dataset.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +141,7 @@ def test_losses_keep_their_warnings(
     assert [w for w in warnings if w.startswith(start)]
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("content", [b"PAR1", None])
 def test_a_damaged_file_is_named_and_left_out(
     two: dataset.Dataset, content: bytes | None, capsys: pytest.CaptureFixture[str]
@@ -173,6 +176,7 @@ def test_a_damaged_entry_is_named_and_left_out(
         assert not left or len(json.loads(said.out)["recordings"]) == left
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     ("changed", "code", "said"),
     [
@@ -208,6 +212,7 @@ def test_schemata_that_clash(
     assert len(json.loads(shown.out)) == 2 if code == 0 else shown.out == ""
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_clock_that_is_off_by_years(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its recording is as good as the others, but for the time of the day."""
     into = dataset.open(tmp_path / "ds", create=True)
@@ -272,6 +277,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -180,6 +180,7 @@ def fleet_of(folder: Path, count: int, *, slow: int, lossy: int) -> dataset.Data
     return into
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

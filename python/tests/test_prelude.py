@@ -140,6 +140,7 @@ IN_THE_GATE = ("comm", "label", "octaves", "symbol", "hex", "span_text", "errno"
 FULL = pytest.mark.full("400 queries of each function, of which some take 5 s and more")
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     ("function", "rows", "values"),
     [

@@ -93,6 +93,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_costs_the_spans_and_a_warning(fault: str, schema: Path, log: Path) -> None:
     old, new, message = FAULTS[fault]

@@ -111,6 +111,7 @@ def test_a_name_of_several_tables_has_the_schema_before_it(two: dataset.Dataset)
     assert "process" not in named
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -132,6 +133,7 @@ def test_a_log_is_not_asked_by_spark(small_log: Path, capsys: pytest.CaptureFixt
     assert "--on is for a dataset" in capsys.readouterr().err
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.parametrize("main", [report.main, lambda words: sql.main([*words, "SELECT 1"])])
 def test_without_pyspark(
     main: Any,

@@ -54,6 +54,7 @@ def test_all_is_found(tmp_path: Path) -> None:
     assert checks(given) == {"recall": True, "precision": True, "twins": True}
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_another_number_is_a_miss_and_a_false_finding(tmp_path: Path) -> None:
     given = answer(tmp_path, D1, {**D4, "times": 9}, D16)
     row = scored(given)["D4"]
@@ -62,6 +63,7 @@ def test_another_number_is_a_miss_and_a_false_finding(tmp_path: Path) -> None:
     assert checks(given) == {"recall": False, "precision": False, "twins": True}
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_a_finding_in_a_twin(tmp_path: Path) -> None:
     given = answer(tmp_path, D1, D4, {**D16, "planted": False})
     assert scored(given)["D16"]["twins"] == 1

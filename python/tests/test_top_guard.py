@@ -55,6 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return found
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_who_does_not_care_for_signals_ends_as_well(folder: Path) -> None:
     one = Guard(folder)
     with member(one.group, DEAF) as deaf, member(one.group, "echo on; exec sleep 1000") as sleeper:
@@ -101,6 +102,7 @@ def test_it_outlives_a_signal_to_its_group(folder: Path) -> None:
         assert other.wait(PATIENCE) == -signal.SIGTERM
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_it_ends_them_when_its_owner_is_killed(folder: Path) -> None:
     code = (
         "import sys, time\nfrom pathlib import Path\n"

@@ -120,6 +120,7 @@ def test_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["lines"][1]["bars"] == [[10_000, 30_000]]
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -147,6 +148,7 @@ def test_a_log_without_operations_says_what_to_record(
     assert "the log has no operations on files\n  help: record with -s operations" in err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_the_page_and_pictures_have_them(log: Path, tmp_path: Path) -> None:
     page, png = tmp_path / "x.html", tmp_path / "png"
     assert report.main([str(log), "--html", str(page), "--png", str(png)]) == 0

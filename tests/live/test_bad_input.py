@@ -218,6 +218,7 @@ def test_not_a_log(refused, recorder, words, what):
     assert one_message(error)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_newer_version(refused, a_log):
     data = bytearray(a_log.read_bytes())
     data[7] += 1

@@ -12,7 +12,7 @@ def check_pingpong(log, report):
 
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])
-@pytest.mark.parametrize("cpu", [0, -1])
+@pytest.mark.parametrize("cpu", [0, pytest.param(-1, marks=pytest.mark.full("may run five times"))])
 def test_pingpong(recorder, workloads, kind, cpu):
     command = [workloads / "pingpong", 20000, kind, cpu]
     _, report = recorder.checked(check_pingpong, "-s", "scheduler", "--", *command)

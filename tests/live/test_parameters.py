@@ -55,6 +55,7 @@ def recorded(recorder, schema, *options):
     return [tuple(map(int, row.split(","))) for row in rows.out.splitlines()[1:]], log
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_each_recording_has_its_values(recorder, schema):
     rows, log = recorded(recorder, schema)
     assert rows == [(n, 10_000, -5) for n in range(10, HITS)]

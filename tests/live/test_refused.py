@@ -160,6 +160,7 @@ def test_what_is_accepted_is_loaded_and_nothing_stays(recorder, clean_kernel):
     assert re.search(r"probes, .*loaded\n$", done.out)
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_loading_needs_root(public_klogger, written):
     file = shutil.copy(written("size"), public_klogger.parent)
     done = as_nobody(public_klogger, "check", "--load", file)

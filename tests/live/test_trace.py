@@ -72,6 +72,7 @@ def strace_calls(command, folder: Path) -> Counter:
     return Counter((call, error or "") for call, error in line.findall(said.read_text()))
 
 
+@pytest.mark.full("takes more than 3 s")
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not here: scripts/setup test")
 def test_each_planted_call_is_a_line_as_strace_has_it(trace, planted, tmp_path, clean_kernel):
     lines = tmp_path / "lines"

@@ -73,6 +73,7 @@ def wrong(made) -> dict:
     return {rule: those for rule, those in said.items() if any(those)}
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_zoo(recorder, score, words):
     with Quiet() as quiet:
         made, tables, lost = record(recorder, score, words)

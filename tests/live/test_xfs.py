@@ -51,6 +51,7 @@ def recorded(recorder, disk: Disk, what: str, *more, options=()) -> tuple[Log, d
     return log, json.loads(done.out), path
 
 
+@pytest.mark.full("takes more than 3 s")
 def test_the_kernels_own_counters(recorder, tmp_path):
     with small(tmp_path) as disk, frozen(disk):
         log, told, path = recorded(
