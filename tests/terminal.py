@@ -102,7 +102,7 @@ class Room:
             "PAGER": "cat",
         }
         self.save("my-workload", "#!/bin/sh\nfor i in 1 2 3 4 5 6 7; do sleep 0.02; done\n")
-        self.save("server", "#!/bin/sh\nexec sleep 3\n")
+        self.save("server", "#!/bin/sh\nexec sleep 1\n")
         self.save("slow", SLOW)
         self.save("hog", HOG)
         self.save("Makefile", "all check:\n\t@sleep 0.1; true\n")

@@ -89,6 +89,7 @@ def test_io_of_one_device(recorder, clean_kernel):
     assert other.one("SELECT (SELECT count(*) FROM issue) + (SELECT count(*) FROM complete)") == 0
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_states_of_connections_in_a_namespace(recorder, clean_kernel):
     log, done = recorded(recorder, "sockets", TALKER, "--netns", str(os.getpid()))
     port, namespace = done.out.split()

@@ -195,6 +195,7 @@ def test_the_loader_maps_what_ldd_lists(recorder, tmp_path):
     assert rows[-1]["object"] == "(relocation)" and rows[-1]["protects"] >= len(libraries)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_requests_of_io_uring_are_calls_with_their_file(recorder, workloads, tmp_path):
     with rings_allowed():
         done, path = recorder.run("-s", SCHEMA, "--", workloads / "ring_files", tmp_path)

@@ -118,6 +118,7 @@ def test_events_are_at_most_a_second_late(record, follow, workloads, recorder):
         quiet.check(f"three quarters came {late[len(late) * 3 // 4] / 1e9:.2f} s late")
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize(
     "options",
     [

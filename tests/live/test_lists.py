@@ -168,6 +168,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("probe", REFUSED)
 def test_refused(recorder, program, clean_kernel, probe):
     _, library = program

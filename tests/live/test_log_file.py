@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from test_recorder import finish, started, wait_for
 
 import klogger
@@ -66,6 +67,7 @@ def by_cpu(text):
     return found
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_cat_of_a_log_that_is_being_written(recorder):
     path = recorder.path()
     loop = "while :; do sleep 0.02; done"

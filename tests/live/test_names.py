@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import wait_for
 from oracles import Log, answers
 
@@ -85,6 +86,7 @@ def recorded(recorder, names):
     return path, found
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_threads_that_are_not_recorded_have_names(recorder, clean_kernel):
     names = [("it-ends-at-once", ""), ("it-is-renamed", "later"), ("it-ends-too", "")]
     path, pids = recorded(recorder, names)

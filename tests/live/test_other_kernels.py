@@ -45,6 +45,7 @@ def events(recorder, log):
     return re.findall(r"\b(GOOD|NEW)\b", done.out)
 
 
+@pytest.mark.full("others of this file are in the gate")
 @pytest.mark.parametrize("value", LACKING)
 def test_an_alternative_is_left_out(recorder, schema, clean_kernel, value):
     probe = "probe tracepoint sched_process_fork(struct task_struct *p) or tracepoint no_such() {"

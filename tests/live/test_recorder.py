@@ -265,6 +265,7 @@ def test_a_dump_of_what_is_no_flight_recorder_is_refused_at_once(recorder):
     oracles.check_whole(Log(recorder.klogger, path))
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_compressed_is_the_same_and_smaller(recorder, workloads):
     sizes = {}
     for option in ((), ("--compress",)):

@@ -431,6 +431,7 @@ def test_one_second_and_one_segment_is_a_recording(recorder, klogger):
     assert info(klogger, out)["complete"]
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_folders_that_are_refused(recorder, workloads):
     out = recorder.path()
     out.mkdir()

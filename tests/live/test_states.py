@@ -198,6 +198,7 @@ def test_both_cpus_at_once(recorder):
     assert all(r["found"] and r["value"] == r["key"] % 10**6 and r["puts"] == 1 for r in own)
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_was_hit_before_is_forgotten(recorder):
     """Each recording begins with empty tables."""
     for _ in range(2):

@@ -127,6 +127,7 @@ def test_names(recorder, schema, whole, clean_kernel):
     assert counts == {first: 503, third: 307}
 
 
+@pytest.mark.full("others of this file are in the gate")
 @WHOLE
 def test_users(recorder, schema, whole, clean_kernel):
     """The effective user of a thread changes without any event."""
@@ -140,6 +141,7 @@ def test_users(recorder, schema, whole, clean_kernel):
     assert counts == {first: 1009 + 11}
 
 
+@pytest.mark.full("others of this file are in the gate")
 @WHOLE
 def test_cgroups(recorder, schema, whole, cgroup, clean_kernel):
     here, inner, _ = cgroup

@@ -202,6 +202,7 @@ def test_a_full_disk(trace, tmp_path):
     assert "cannot write /dev/full: No space left on device" in err
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_summary(trace, planted):
     process = trace("-s", FILES, "-c", "--", *planted)
     out, err = run(process)

@@ -269,6 +269,7 @@ def test_names_are_found_later_by_build_id(recorder, programs, tmp_path):
     assert stacks(Log(recorder.klogger, new))["later"][0] == frames
 
 
+@pytest.mark.full("others of this file are in the gate")
 def test_what_cannot_be_named_later_is_refused(recorder, recorded):
     plain, _ = recorder.run("-q", "-e", "sched_switch", "--", "true")
     assert plain.code == 0, plain.err
