@@ -34,6 +34,6 @@ ORDER BY took DESC, who LIMIT 20;
 
 -- finding
 SELECT format('{:,} calls for files, {:,} of them failed; most are {} of {} ({:,}).',
-    files_big(sum(calls)), files_big(sum(errors)), arg_max(call, calls), arg_max(program, calls),
-    max(calls))
+    files_big(sum(calls)), files_big(sum(errors)), first(call ORDER BY calls DESC, program, call),
+    first(program ORDER BY calls DESC, program, call), max(calls))
 FROM files_calls HAVING count(*) > 0;
