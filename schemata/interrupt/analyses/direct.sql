@@ -53,7 +53,8 @@ WITH span AS (
 )
 SELECT format('Interrupts took {:.2f} % of the time of CPU {}, more than of any other; the most of '
               'that ({:.0f} %) was {}.',
-              100 * p.part, p.cpu, 100 * max(w.ns) / greatest(sum(w.ns), 1), arg_max(w.name, w.ns)),
+              100 * p.part, p.cpu, 100 * max(w.ns) / greatest(sum(w.ns), 1),
+              first(w.name ORDER BY w.ns DESC, w.name)),
        (SELECT avg(part) FROM part) AS weight
 FROM (FROM part ORDER BY part DESC, cpu LIMIT 1) AS p JOIN worst AS w USING (cpu)
 GROUP BY p.cpu, p.part;
