@@ -27,6 +27,7 @@ mod sockets;
 pub mod terminal;
 pub mod tracefs;
 pub mod tsc;
+pub mod uprobes;
 pub mod users;
 
 pub use clocks::{clock_pair, monotonic_ns, thread_cpu_ns};

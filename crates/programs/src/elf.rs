@@ -92,6 +92,10 @@ impl Elf {
         found.map(|s| Ok((s.sh_addr, self.data(s)?))).transpose()
     }
 
+    pub fn has_section(&self, name: &str) -> bool {
+        self.sections.iter().any(|s| self.name(s) == name.as_bytes())
+    }
+
     /// A section of this type, and the one to which it refers: symbols and their names.
     pub fn with_names(&self, kind: u32) -> Result<Option<Named>, Wrong> {
         let Some(section) = self.sections.iter().find(|s| s.sh_type == kind) else {

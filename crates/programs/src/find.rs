@@ -3,13 +3,15 @@
 
 use crate::arguments::{self, Argument, arguments};
 use crate::elf::Elf;
-use crate::instructions;
+use crate::instructions::{self, Hit, Unfit};
+use crate::returns::Returns;
 use crate::several;
 use crate::static_probes::{StaticProbe, static_probes};
 use crate::symbols::{self, Function, demangled, functions};
 use crate::which::{Opened, Programs};
 use klogger_codegen::Refusal;
 use klogger_codegen::kernel_types::{self, InPrograms};
+use klogger_os::uprobes;
 use klogger_schema::attach_points::program::{InProgram, Place, split};
 use klogger_schema::model::{ProbeKind, Target};
 use klogger_schema::nearest::nearest;
@@ -23,6 +25,10 @@ pub struct Found {
     /// Open, so that it is this one even if its name leads to another one later.
     pub file: File,
     pub locations: Vec<Location>,
+    /// Of a probe at the return of functions: the locations are their return instructions, where
+    /// the result is in its register. Otherwise they are their beginnings, and the kernel is to
+    /// replace the address that each call returns to.
+    pub at_returns: bool,
 }
 
 /// A place in a file.
@@ -83,14 +89,15 @@ impl Programs {
             return Err(Refusal::of_this_kernel(what, None));
         };
         let opened = self.open(program)?.into_iter();
-        opened.map(|opened| find_in(opened, place, target.params.len())).collect()
+        opened.map(|opened| find_in(opened, place, target)).collect()
     }
 }
 
-fn find_in(opened: Opened, place: Place, parameters: usize) -> Result<Found, Refusal> {
+fn find_in(opened: Opened, place: Place, target: &Target) -> Result<Found, Refusal> {
     let Opened { path, elf } = opened;
-    let locations = place_in(&elf, &path, place, parameters)?;
-    Ok(Found { path, file: elf.file, locations })
+    let returns = Returns::of(&elf, target.kind);
+    let locations = place_in(&elf, &path, place, target.params.len(), returns)?;
+    Ok(Found { path, file: elf.file, locations, at_returns: returns.are_probed() })
 }
 
 pub(crate) fn place_in(
@@ -98,46 +105,87 @@ pub(crate) fn place_in(
     path: &str,
     place: Place,
     parameters: usize,
+    returns: Returns,
 ) -> Result<Vec<Location>, Refusal> {
     match place {
-        Place::Function { name, plus } => of_function(elf, path, name, plus),
+        Place::Function { name, plus } => of_function(elf, path, name, plus, returns),
         Place::Address(address) => Ok(vec![of_address(elf, path, address)?]),
         Place::Static { provider, name } => of_static(elf, path, provider, name, parameters),
     }
 }
 
 /// The place of an address of a file, unless it has no code there that the kernel can probe; `what`
-/// is there, for messages.
+/// is there, for messages; `of`: the function that it is in, if that is known.
 pub(crate) fn location(
     elf: &Elf,
     path: &str,
     what: &str,
     address: u64,
+    of: Option<&Function>,
 ) -> Result<Location, Refusal> {
     let offset = elf.offset_of(address, true).ok_or_else(|| no_code(path, what))?;
     let code = elf.code(address, BEGINNING).map_err(|_| no_code(path, what))?;
-    if !instructions::is_vector(&code) {
-        return Ok(Location::bare(offset));
+    let next = || instructions::next_fit(&code).map(|plus| address + plus);
+    if let Some(Unfit { what: is, why }) = instructions::unfit(&code) {
+        return Err(Refusal::of_this_kernel(
+            format!("at {what} of {path} is {is}, which the kernel cannot probe"),
+            Some(match next() {
+                Some(next) => format!("{why}; 'user {path}:{next:#x}' is next"),
+                None => why.into(),
+            }),
+        ));
     }
-    let next = instructions::first_plain(&code).map(|plus| address + plus);
-    Err(Refusal::of_this_kernel(
-        format!("at {what} of {path} is a vector instruction, which the kernel cannot probe"),
-        next.map(|next| {
-            format!(
-                "it would execute another one, or set no probe; 'user {path}:{next:#x}' is next"
-            )
-        }),
-    ))
+    let optimised = instructions::hit(&code, offset, uprobes::optimises()) == Some(Hit::Optimised);
+    if optimised && !is_at_entry(elf, address, of) {
+        return Err(would_overwrite(path, what, next()));
+    }
+    Ok(Location::bare(offset))
 }
 
-/// Long enough for the vector instructions at the beginning of a function.
+/// Whether the function at this address has not yet used its stack.
+fn is_at_entry(elf: &Elf, address: u64, of: Option<&Function>) -> bool {
+    let found: Vec<Function>;
+    let function = match of {
+        Some(function) => Some(function),
+        None => {
+            found = functions(elf).unwrap_or_default();
+            found.iter().find(|f| f.has(address))
+        }
+    };
+    // A part that the compiler has put elsewhere is jumped to.
+    let function = function.filter(|f| !f.name.contains(".cold"));
+    let before = function.and_then(|f| elf.code(f.address, address - f.address).ok());
+    before.is_some_and(|code| instructions::is_at_entry(&code))
+}
+
+fn would_overwrite(path: &str, what: &str, next: Option<u64>) -> Refusal {
+    let next = match next {
+        Some(next) => format!("'user {path}:{next:#x}' is next"),
+        None => "probe another instruction".into(),
+    };
+    Refusal::of_this_kernel(
+        format!("at {what} of {path} is a no-op of five bytes, amid a function"),
+        Some(format!(
+            "this kernel would put a call there, which overwrites what the function keeps below \
+             its stack pointer; {next}"
+        )),
+    )
+}
+
+/// Long enough for what cannot be probed at the beginning of a function.
 const BEGINNING: u64 = 64;
 
 fn no_code(path: &str, what: &str) -> Refusal {
     Refusal::of_this_kernel(format!("{path} has no code at {what}"), None)
 }
 
-fn of_function(elf: &Elf, path: &str, name: &str, plus: u64) -> Result<Vec<Location>, Refusal> {
+fn of_function(
+    elf: &Elf,
+    path: &str,
+    name: &str,
+    plus: u64,
+    returns: Returns,
+) -> Result<Vec<Location>, Refusal> {
     let all = functions(elf).map_err(|wrong| wrong.of(path))?;
     let found = symbols::find(name, &all)?;
     if found.is_empty() {
@@ -147,12 +195,21 @@ fn of_function(elf: &Elf, path: &str, name: &str, plus: u64) -> Result<Vec<Locat
         if f.chooses {
             return Err(chosen(path, name, &all));
         }
+        if returns.are_probed() {
+            return returns.locations(elf, path, name, f);
+        }
         if plus > 0 {
             check_instruction(elf, path, f, plus)?;
         }
-        location(elf, path, &format!("'{name}'"), f.address.wrapping_add(plus))
+        let what = match plus {
+            0 => format!("'{name}'"),
+            _ => format!("'{name}+{plus:#x}'"),
+        };
+        let at = f.address.wrapping_add(plus);
+        location(elf, path, &what, at, Some(f)).map(|found| vec![found])
     };
-    found.into_iter().map(place).collect()
+    let places: Vec<Vec<Location>> = found.into_iter().map(place).collect::<Result<_, _>>()?;
+    Ok(places.into_iter().flatten().collect())
 }
 
 fn no_function(elf: &Elf, path: &str, name: &str, all: &[Function]) -> Refusal {
@@ -200,13 +257,11 @@ fn chosen(path: &str, name: &str, all: &[Function]) -> Refusal {
 }
 
 fn of_address(elf: &Elf, path: &str, address: u64) -> Result<Location, Refusal> {
-    let place = || location(elf, path, &format!("{address:#x}"), address);
+    let place = |f| location(elf, path, &format!("{address:#x}"), address, f);
     let all = functions(elf).map_err(|wrong| wrong.of(path))?;
-    let has =
-        |f: &&Function| (f.address..f.address.saturating_add(f.size.max(1))).contains(&address);
-    let Some(function) = all.iter().find(has) else {
+    let Some(function) = all.iter().find(|f| f.has(address)) else {
         // If there is no code either, that is the better message.
-        place()?;
+        place(None)?;
         return Err(Refusal::of_this_kernel(
             format!("cannot check whether an instruction begins at {address:#x} of {path}"),
             Some("no symbol says which function this is in; install its debug symbols".into()),
@@ -215,7 +270,7 @@ fn of_address(elf: &Elf, path: &str, address: u64) -> Result<Location, Refusal> 
     if function.address != address {
         check_instruction(elf, path, function, address - function.address)?;
     }
-    place()
+    place(Some(function))
 }
 
 /// The kernel does not check it, and a probe in the middle of an instruction changes what the
@@ -286,7 +341,7 @@ pub(crate) fn of_static_place(
 ) -> Result<Location, Refusal> {
     let StaticProbe { provider, name, address, semaphore, .. } = probe;
     let what = format!("'{provider}:{name}'");
-    let found = location(elf, path, &what, *address)?;
+    let found = location(elf, path, &what, *address, None)?;
     let semaphore = match semaphore {
         0 => 0,
         counter => elf.offset_of(*counter, false).ok_or_else(|| no_code(path, &what))?,

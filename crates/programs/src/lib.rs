@@ -11,12 +11,14 @@ mod instructions;
 mod libraries;
 mod list;
 mod packed;
+mod returns;
 mod several;
 mod static_probes;
 mod symbols;
 mod which;
 
 pub use find::{Found, Location};
+pub use instructions::Hit;
 pub use list::{InFile, is_program, list};
 pub use which::{Of, Programs};
 

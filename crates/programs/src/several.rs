@@ -2,6 +2,7 @@
 //! Targets that name several places of programs, by a list and by wildcards.
 
 use crate::find::{Found, Location, location, of_static_place, place_in};
+use crate::returns::Returns;
 use crate::static_probes::{StaticProbe, static_probes};
 use crate::symbols::{Function, demangled, functions};
 use crate::which::{Opened, Programs};
@@ -26,6 +27,7 @@ struct Source<'a> {
     functions: Vec<Function>,
     statics: Vec<StaticProbe>,
     locations: Vec<Location>,
+    returns: Returns,
     /// Their offsets. A wildcard may match all functions of a large program.
     taken: BTreeSet<u64>,
 }
@@ -66,6 +68,7 @@ pub(crate) fn find(programs: &Programs, target: &Target) -> Result<Several, Refu
         path: s.opened.path,
         file: s.opened.elf.file,
         locations: s.locations,
+        at_returns: s.returns.are_probed(),
     });
     Ok(Several { named, found: found.collect() })
 }
@@ -75,11 +78,11 @@ fn none(target: &Target, left_out: &[String]) -> Refusal {
     let why = match target.kind {
         ProbeKind::Usdt => {
             "they have other arguments: a probe has at most as many parameters; or they are at \
-             vector instructions"
+             instructions that cannot be probed, such as vector instructions"
         }
         _ => {
             "the loader calls them to choose an implementation, which is what can be probed; or \
-             they begin with vector instructions"
+             they begin with instructions that cannot be probed, such as vector instructions"
         }
     };
     let shown: Vec<&str> = left_out.iter().take(SHOWN).map(String::as_str).collect();
@@ -135,8 +138,9 @@ impl<'a> Source<'a> {
             }
             _ => (functions(&opened.elf).map_err(|wrong| wrong.of(path))?, Vec::new()),
         };
+        let returns = Returns::of(&opened.elf, kind);
         let (locations, taken) = Default::default();
-        Ok(Source { program, opened, functions, statics, locations, taken })
+        Ok(Source { program, opened, functions, statics, returns, locations, taken })
     }
 
     /// The place of a name without wildcards.
@@ -154,7 +158,7 @@ impl<'a> Source<'a> {
             Refusal::of_this_kernel(format!("'{name}' is not a place in a program"), None)
         })?;
         let Opened { path, elf } = &self.opened;
-        let locations = place_in(elf, path, place, target.params.len())?;
+        let locations = place_in(elf, path, place, target.params.len(), self.returns)?;
         self.add(name.into(), locations, named);
         Ok(())
     }
@@ -176,12 +180,22 @@ impl<'a> Source<'a> {
         let any = !matching.is_empty();
         let full = |name: String| format!("{}:{name}", self.program);
         named.left_out.extend(chosen.into_iter().map(full));
-        for (name, addresses) in matching {
-            let name = format!("{}:{name}", self.program);
-            let Opened { path, elf } = &self.opened;
-            let locations = addresses.into_iter().map(|at| location(elf, path, &name, at));
-            match locations.collect::<Result<_, _>>() {
-                Ok(locations) => self.add(name, locations, named),
+        let matching: Vec<_> = matching
+            .into_iter()
+            .map(|(name, functions)| {
+                let name = full(name);
+                let Opened { path, elf } = &self.opened;
+                let of = |f: &&Function| match self.returns.are_probed() {
+                    true => self.returns.locations(elf, path, &name, f),
+                    false => location(elf, path, &name, f.address, Some(f)).map(|one| vec![one]),
+                };
+                let found = functions.iter().map(of).collect::<Result<Vec<_>, Refusal>>();
+                (name, found)
+            })
+            .collect();
+        for (name, found) in matching {
+            match found {
+                Ok(found) => self.add(name, found.into_iter().flatten().collect(), named),
                 Err(_) => named.left_out.push(name),
             }
         }
@@ -215,11 +229,15 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The functions that match, by name, each with its addresses; and those that cannot be probed,
+/// Functions by the name that a probe gives them.
+type Matching<'a> = BTreeMap<String, Vec<&'a Function>>;
+
+/// The functions that match, by name; and those that cannot be probed,
 /// because the loader calls them to choose an implementation. A function with several names has
 /// that which its callers use, as far as one can tell.
-fn matching(pattern: &str, all: &[Function]) -> (BTreeMap<String, Vec<u64>>, Vec<String>) {
-    let mut by_address: BTreeMap<u64, Vec<(bool, usize, usize, String)>> = BTreeMap::new();
+fn matching<'a>(pattern: &str, all: &'a [Function]) -> (Matching<'a>, Vec<String>) {
+    type Name = (bool, usize, usize, String);
+    let mut by_address: BTreeMap<u64, (&Function, Vec<Name>)> = BTreeMap::new();
     let mut chosen = Vec::new();
     for f in all {
         let Some(name) = name_that_matches(pattern, f) else { continue };
@@ -228,12 +246,13 @@ fn matching(pattern: &str, all: &[Function]) -> (BTreeMap<String, Vec<u64>>, Vec
             continue;
         }
         let inner = name.len() - name.trim_start_matches('_').len();
-        by_address.entry(f.address).or_default().push((!f.exported, inner, name.len(), name));
+        let (_, names) = by_address.entry(f.address).or_insert((f, Vec::new()));
+        names.push((!f.exported, inner, name.len(), name));
     }
-    let mut by_name: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for (address, names) in by_address {
+    let mut by_name = Matching::new();
+    for (function, names) in by_address.into_values() {
         if let Some((.., name)) = names.into_iter().min() {
-            by_name.entry(name).or_default().push(address);
+            by_name.entry(name).or_default().push(function);
         }
     }
     (by_name, chosen)
@@ -255,7 +274,8 @@ mod tests {
     use crate::symbols::tests::function;
 
     fn names(pattern: &str, all: &[Function]) -> Vec<(String, Vec<u64>)> {
-        matching(pattern, all).0.into_iter().collect()
+        let found = matching(pattern, all).0.into_iter();
+        found.map(|(name, all)| (name, all.iter().map(|f| f.address).collect())).collect()
     }
 
     #[test]
@@ -294,7 +314,8 @@ mod tests {
     #[test]
     fn what_the_loader_calls_is_left_out() {
         let ifunc = Function { chooses: true, ..function("strlen", 0x10, true) };
-        let (found, chosen) = matching("str*", &[ifunc, function("strdup", 0x20, true)]);
+        let all = [ifunc, function("strdup", 0x20, true)];
+        let (found, chosen) = matching("str*", &all);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["strdup"]);
         assert_eq!(chosen, ["strlen"]);
     }

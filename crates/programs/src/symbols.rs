@@ -27,6 +27,13 @@ pub struct Function {
     pub exported: bool,
 }
 
+impl Function {
+    /// Whether its code has this address.
+    pub fn has(&self, address: u64) -> bool {
+        (self.address..self.address.saturating_add(self.size.max(1))).contains(&address)
+    }
+}
+
 /// All functions: of the symbol table, of the dynamic symbols, and of stripped programs those that
 /// distributions keep beside them, or packed in them.
 pub fn functions(elf: &Elf) -> Result<Vec<Function>, Wrong> {

@@ -82,7 +82,7 @@ fn attach_to(
     found: &Found,
     cookies: Vec<u64>,
 ) -> libbpf_rs::Result<Vec<Link>> {
-    let retprobe = kind == ProbeKind::ReturnUser;
+    let retprobe = kind == ProbeKind::ReturnUser && !found.at_returns;
     // Exactly this file, whatever its name leads to by now, and in which mount namespace it is.
     let path = format!("/proc/self/fd/{}", found.file.as_raw_fd());
     let places = &found.locations;
