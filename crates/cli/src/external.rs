@@ -93,6 +93,11 @@ fn command(words: &[OsString]) -> Command {
     if messages::is_json() {
         command.env("KLOGGER_MESSAGES", "json");
     }
+    // Python ignores SIGPIPE and SIGXFSZ when it starts, and cannot tell any more.
+    let ignored: Vec<String> = klogger_os::ignored_at_start().iter().map(i32::to_string).collect();
+    if !ignored.is_empty() {
+        command.env("KLOGGER_IGNORED", ignored.join(","));
+    }
     if let Ok(exe) = std::env::current_exe() {
         // The analyses run klogger to make tables.
         command.env("KLOGGER", exe);

@@ -66,7 +66,12 @@ fn refuse(error: &clap::Error) -> ! {
 
 fn main() -> ExitCode {
     // As in other Unix filters: `klogger cat x.klog | head` ends without a message.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // And while SIGCHLD is ignored, the exit codes of commands are lost.
+    // SAFETY: no pointers but the actions, which are defaults.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+    }
     klogger_os::survive_file_limits();
     let mut given: Vec<_> = std::env::args_os().collect();
     external::rewrite_help(&mut given);

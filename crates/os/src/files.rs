@@ -113,6 +113,16 @@ const SYSFS_MAGIC: i64 = 0x6265_6572;
 const CGROUP_MAGIC: i64 = 0x27_e0eb;
 const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
+/// If the path is that of a descriptor of this process, programs that it starts do not get it: they
+/// would keep a pipe open whose reader waits for its end.
+pub fn keep_from_commands(path: &Path) {
+    let folder = path.parent().and_then(Path::to_str);
+    let number = path.file_name().and_then(OsStr::to_str).and_then(|name| name.parse().ok());
+    if let (Some("/dev/fd" | "/proc/self/fd"), Some(number @ 3..)) = (folder, number) {
+        super::do_not_pass_on(number);
+    }
+}
+
 /// The root directory of a process.
 pub fn root_of(pid: u32) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;

@@ -38,13 +38,13 @@ pub use error::Error;
 pub use mapping::Mapping;
 pub use signals::{
     Signal, Signals, Uninterrupted, become_ordinary, end_by_second_signal, end_by_signals,
-    survive_file_limits,
+    ignored_at_start, survive_file_limits,
 };
 pub use sockets::{connect_abstract, peer_has_our_files, peer_uid};
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -120,6 +120,24 @@ fn pidfd(id: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
 pub fn kill(pid: u32, signal: libc::c_int) {
     // SAFETY: no pointers. If the process has ended already, nothing happens.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
+}
+
+/// Makes this process a member of a process group of its session.
+pub fn join_group(group: u32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::setpgid(0, group as libc::pid_t) }).map(drop)
+}
+
+/// Makes a copy of a descriptor the standard error of this process.
+pub fn make_stderr(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers. The standard error has no owner.
+    check(unsafe { libc::dup2(fd, libc::STDERR_FILENO) }).map(drop)
+}
+
+/// Programs that this process starts do not get this descriptor.
+pub fn do_not_pass_on(fd: RawFd) {
+    // SAFETY: no pointers. Without such a descriptor, nothing happens.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
 }
 
 /// Sends a signal to a process group.

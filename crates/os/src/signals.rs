@@ -7,7 +7,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// While this exists, signals that would end the process are blocked in the calling thread, so that
 /// it can remove its temporary files. Processes that it starts receive them at once.
@@ -152,19 +152,53 @@ pub fn survive_file_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// For a child between fork and exec: resets signals to their defaults, and closes `fd`.
-pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
-    // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which is used
-    // nowhere else.
+/// Signals that whoever started this process ignored, as `nohup` and supervisors do: bit N - 1 of
+/// signal N. Noted before Rust's own start, which ignores SIGPIPE.
+static IGNORED_AT_START: AtomicU64 = AtomicU64::new(0);
+
+/// The C library runs what is in this section before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_IGNORED: extern "C" fn() = note_ignored;
+
+extern "C" fn note_ignored() {
+    let ignored = (1..=LAST).filter(|s| is_ignored(*s)).map(bit).fold(0, |all, one| all | one);
+    IGNORED_AT_START.store(ignored, Ordering::Relaxed);
+}
+
+/// Of x86 and ARM, with those of real time.
+const LAST: libc::c_int = 64;
+
+fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: the structure is valid; a number that is no signal makes the call fail.
     unsafe {
-        for s in signals {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(*s, ptr::null(), &mut action);
-            if action.sa_sigaction != libc::SIG_IGN {
-                libc::signal(*s, libc::SIG_DFL);
-            }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// The numbers of the signals that whoever started this process ignored.
+pub fn ignored_at_start() -> Vec<libc::c_int> {
+    let ignored = IGNORED_AT_START.load(Ordering::Relaxed);
+    (1..=LAST).filter(|s| ignored & bit(*s) != 0).collect()
+}
+
+/// For a child between fork and exec: gives each signal the treatment that it had when this process
+/// was started, and closes `fd`. `also`: numbers of signals that are ignored as well.
+pub fn become_ordinary(also: &[libc::c_int], fd: RawFd) {
+    let ignored = IGNORED_AT_START.load(Ordering::Relaxed);
+    // SAFETY: the calls are async-signal-safe, and fail for what is no signal, or keeps its
+    // treatment; the descriptor is this child's copy, which is used nowhere else.
+    unsafe {
+        for s in 1..=LAST {
+            let is_ignored = ignored & bit(s) != 0 || also.contains(&s);
+            libc::signal(s, if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL });
         }
-        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         libc::close(fd);
     }
 }

@@ -28,7 +28,7 @@ mod workload;
 mod writer;
 
 pub use crate::follower::Follower;
-pub use crate::workload::exit_code;
+pub use crate::workload::{Launch, exit_code};
 use klogger_engines::choice::Choice;
 pub use klogger_engines::request::{
     BUFFER_MAX, BUFFER_MIN, Request, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
@@ -65,6 +65,8 @@ pub struct Options {
     /// Triggers, numbered from 1 in this order, which the programs of `request` have been compiled
     /// with.
     pub triggers: Vec<Trigger>,
+    /// How the command of `request` is started.
+    pub launch: Launch,
     /// The command line of klogger itself, for the log.
     pub command_line: Vec<String>,
     /// Whoever follows the recording while it runs. Not in overwrite mode.

@@ -164,7 +164,8 @@ impl Session {
     /// Attaches, records, detaches, and closes the log.
     pub fn run(mut self, tell: &mut dyn FnMut(&Message)) -> Result<Outcome, Error> {
         let words = &self.options.request.command;
-        let held = (!words.is_empty()).then(|| Held::new(words, self.environment()));
+        let launch = self.options.launch.clone();
+        let held = (!words.is_empty()).then(|| Held::new(words, self.environment(), launch));
         let held = held.transpose()?;
         let mut pipeline = self.attach()?;
         let attach = self.began.elapsed();

@@ -15,6 +15,27 @@ use std::thread::JoinHandle;
 /// Signals that the recorder handles.
 pub const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1];
 
+/// What the command has, where it differs from what the recorder has.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// The process group.
+    pub group: Option<u32>,
+    /// A descriptor of the recorder that is the command's standard error.
+    pub stderr: Option<RawFd>,
+    /// Numbers of signals that it ignores, beside those that the recorder was started with.
+    pub ignored: Vec<i32>,
+}
+
+impl Launch {
+    /// For the child, between fork and exec.
+    fn take_effect(&self) -> io::Result<()> {
+        if let Some(group) = self.group {
+            os::join_group(group)?;
+        }
+        self.stderr.map_or(Ok(()), os::make_stderr)
+    }
+}
+
 /// A child process that waits between fork and exec.
 pub struct Held {
     pid: u32,
@@ -32,14 +53,18 @@ pub struct Running {
 
 impl Held {
     /// `words`: the command and its arguments; not empty. `variables`: for its environment.
-    pub fn new(words: &[OsString], variables: Vec<(&str, String)>) -> Result<Held, Error> {
+    pub fn new(
+        words: &[OsString],
+        variables: Vec<(&str, String)>,
+        launch: Launch,
+    ) -> Result<Held, Error> {
         let name = words[0].to_string_lossy().into_owned();
         let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
         let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
         let (go_reader, go) = pipe().map_err(cannot)?;
         let mut command = Command::new(program(&words[0]));
         command.arg0(&words[0]).args(&words[1..]).envs(variables);
-        let spawned = spawn_held(command, pid_writer, go_reader, go.as_raw_fd());
+        let spawned = spawn_held(command, launch, pid_writer, go_reader, go.as_raw_fd());
         let mut bytes = [0; 4];
         pid_reader.read_exact(&mut bytes).map_err(cannot)?;
         Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, name })
@@ -92,19 +117,21 @@ fn program(name: &OsStr) -> PathBuf {
 /// because otherwise it would not see the recorder end.
 fn spawn_held(
     mut command: Command,
+    launch: Launch,
     mut pid_writer: PipeWriter,
     mut go: PipeReader,
     our_go: RawFd,
 ) -> JoinHandle<io::Result<Child>> {
     let wait = move || {
-        os::become_ordinary(&SIGNALS, our_go);
+        os::become_ordinary(&launch.ignored, our_go);
+        launch.take_effect()?;
         pid_writer.write_all(&std::process::id().to_ne_bytes())?;
         // If the recorder has ended, this fails and the command is not run.
         go.read_exact(&mut [0])?;
         Ok(())
     };
-    // SAFETY: between fork and exec only read, write, close, getpid and sigaction are used, which
-    // are async-signal-safe.
+    // SAFETY: between fork and exec only read, write, close, dup2, setpgid, getpid and signal are
+    // used, which are async-signal-safe.
     unsafe { command.pre_exec(wait) };
     std::thread::spawn(move || command.spawn())
 }

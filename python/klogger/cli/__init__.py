@@ -139,6 +139,8 @@ def guarded(work: Callable[[], int]) -> int:
     """Runs a command: a Failure becomes one message and exit code 2."""
     # As other filters do: `klogger sql ... | head` ends without a word.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # While it is ignored, the exit codes of programs that we run are lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         return work()
     except Printed:

@@ -2,7 +2,8 @@
 """The events of a command, while it runs: `klogger trace` records it and prints them.
 
 The command is in our process group, which has the terminal; the recorder is in one of its own. So
-the keys of the terminal (Ctrl-C, Ctrl-Z) are for the command, as without klogger.
+the keys of the terminal (Ctrl-C, Ctrl-Z) are for the command, as without klogger. It has our
+standard error, and what else was passed on to us.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -25,12 +25,13 @@ from klogger_lab.watch.detect import Event
 SCHEMATA = ("lifecycle", "futex")
 # Those that are looked at; others are not even decoded.
 EVENTS = re.compile(rb'"event":"(STARTED|RAN|ENDED|SIGNALLED|DELIVERED|WAIT|WAITED|WOKE)"')
-# Joins our process group, takes our standard error, and becomes the command.
-JOIN = """import os, sys
-os.setpgid(0, int(sys.argv[1]))
-os.dup2(int(sys.argv[2]), 2)
-os.close(int(sys.argv[2]))
-os.execvp(sys.argv[3], sys.argv[3:])"""
+# What the command ignores, as the shell has it: Python ignores two of them from its start on, so
+# `klogger` says what was ignored before.
+BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+SAID = os.environ.pop("KLOGGER_IGNORED", "").split(",")
+IGNORED = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
+IGNORED -= BY_PYTHON
+IGNORED |= {int(number) for number in SAID if number.isdecimal()}
 PART = 1 << 16
 # A line is shorter than this, whatever a damaged ring has in it.
 LINE_MAX = 1 << 20
@@ -55,12 +56,18 @@ class Stream:
     def start(self, command: Sequence[str]) -> None:
         self.reader, writer = os.pipe()
         error = os.dup(2)
-        join = [sys.executable, "-ISE", "-c", JOIN, str(os.getpgrp()), str(error), *command]
-        words = [*self.words, "-o", f"/dev/fd/{writer}", "--", *join]
+        own = ["--command-group", str(os.getpgrp()), "--command-stderr", str(error)]
+        if IGNORED:
+            own += ["--command-ignores", ",".join(str(int(n)) for n in sorted(IGNORED))]
+        words = [*self.words, *own, "-o", f"/dev/fd/{writer}", "--", *command]
+        for descriptor in (writer, error):
+            os.set_inheritable(descriptor, True)
         try:
             with self.messages.open("wb") as said:
+                # The command has what was passed on to us: the recorder passes it on. Our own
+                # descriptors are not inherited.
                 self.process = subprocess.Popen(
-                    words, process_group=0, stderr=said, pass_fds=[writer, error]
+                    words, process_group=0, stderr=said, close_fds=False
                 )
         except OSError as failed:
             os.close(self.reader)

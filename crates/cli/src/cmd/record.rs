@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::messages;
 use klogger_log::trigger::Action;
 use klogger_log::writer::Compression;
+use klogger_recorder::Launch;
 use klogger_recorder::destination::is_stdout;
 use klogger_recorder::segments::Plan;
 use std::io::ErrorKind;
@@ -113,12 +114,14 @@ pub fn run(args: Args) -> Outcome {
         // The reader of a pipe may end before the recording does.
         messages::survive_closed_pipes()?;
     }
+    klogger_os::files::keep_from_commands(&output);
     let how = How {
         output: output.clone(),
         mode: args.mode,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         overwrite: args.overwrite,
         segments: plan,
+        launch: Launch::default(),
         follower: None,
         snapshots: args.snapshots.options(&output, prepared.name(), takes_snapshots(&args.what))?,
     };

@@ -26,7 +26,7 @@ use crate::messages;
 use crate::text::Harmless;
 use crate::text::ledger_text;
 use klogger_log::writer::Compression;
-use klogger_recorder::Message;
+use klogger_recorder::{Launch, Message};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -79,6 +79,35 @@ pub struct Args {
     took: bool,
     #[command(flatten)]
     snapshots: Snapshots,
+    #[command(flatten)]
+    own: Own,
+}
+
+/// For `klogger watch`, which is between the shell and us.
+#[derive(clap::Args)]
+struct Own {
+    /// The command's process group
+    #[arg(long, hide = true, value_name = "PGID")]
+    command_group: Option<u32>,
+    /// A descriptor that is the command's standard error
+    #[arg(long, hide = true, value_name = "FD")]
+    command_stderr: Option<i32>,
+    /// Signals that the command ignores
+    #[arg(long, hide = true, value_name = "NUMBER", value_delimiter = ',')]
+    command_ignores: Vec<i32>,
+}
+
+impl Own {
+    fn launch(&self) -> Launch {
+        if let Some(stderr) = self.command_stderr {
+            klogger_os::do_not_pass_on(stderr);
+        }
+        Launch {
+            group: self.command_group,
+            stderr: self.command_stderr,
+            ignored: self.command_ignores.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -130,6 +159,7 @@ pub fn run(mut args: Args) -> Outcome {
         compression: Compression::None,
         overwrite: false,
         segments: None,
+        launch: args.own.launch(),
         follower: match args.summary {
             true => None,
             false => Some(Box::new(Printer::new(sink.clone(), style(&args), chosen))),
@@ -197,6 +227,7 @@ fn open(args: &Args) -> Result<Box<dyn Write + Send>, Failure> {
         }
         Some(file) if is_stdout(file) => Box::new(io::stdout()),
         Some(path) => {
+            klogger_os::files::keep_from_commands(path);
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(args.mode);
             let file = options.open(path).map_err(|e| klogger_os::files::cannot_write(path, e))?;

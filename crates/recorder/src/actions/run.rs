@@ -4,7 +4,6 @@
 //! the rings nor the log wait for a command that hangs or floods, and none is left behind.
 
 use super::Hit;
-use crate::workload::SIGNALS;
 use klogger_log::event::Value;
 use klogger_os as os;
 use std::collections::BTreeSet;
@@ -157,10 +156,10 @@ fn start(command: &str, variables: Vec<(String, String)>) -> io::Result<(Child, 
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).envs(variables).process_group(0);
     shell.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
-    // SAFETY: sigaction, signal and close are async-signal-safe; no descriptor has the number -1.
+    // SAFETY: signal and close are async-signal-safe; no descriptor has the number -1.
     unsafe {
         shell.pre_exec(|| {
-            os::become_ordinary(&SIGNALS, -1);
+            os::become_ordinary(&[], -1);
             Ok(())
         });
     }

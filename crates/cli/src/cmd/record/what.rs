@@ -21,7 +21,8 @@ use klogger_os::machine;
 use klogger_programs::Programs;
 use klogger_recorder::segments::Plan;
 use klogger_recorder::{
-    Condition, Follower, Options, RateLimit, Request, Target, Threads, Trigger, User, snapshots,
+    Condition, Follower, Launch, Options, RateLimit, Request, Target, Threads, Trigger, User,
+    snapshots,
 };
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -159,6 +160,7 @@ pub struct How {
     pub compression: Compression,
     pub overwrite: bool,
     pub segments: Option<Plan>,
+    pub launch: Launch,
     pub follower: Option<Box<dyn Follower>>,
     pub snapshots: Option<snapshots::Options>,
 }
@@ -253,6 +255,7 @@ impl Prepared<'_> {
             limits: what.rate_limit.clone(),
             conditions: self.conditions,
             triggers: what.triggers.clone(),
+            launch: how.launch,
             command_line: crate::words(),
             follower: how.follower,
             snapshots: how.snapshots,
