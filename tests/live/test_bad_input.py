@@ -276,3 +276,20 @@ def test_unwritable_cache(recorder, a_log):
     assert done.returncode == 2, done.stderr
     assert one_message(done.stderr), done.stderr
     assert not (a_log.parent / (a_log.name + "-parquet")).exists()
+
+
+def test_a_time_namespace_with_other_clocks(refused):
+    inside = ("unshare", "-T", "--monotonic", "100000", "--boottime", "100000", "--fork")
+    words = ("record", "-s", "scheduler", "-o", "x.klog", "--", "true")
+    refused(*words, prefix=inside, says=["time namespace", "100000 s off", "outside of it"])
+
+
+def test_a_time_that_no_clock_has(refused):
+    words = ("record", "-s", "scheduler", "-a", "--dir", "x", "--segment")
+    refused(*words, "10000000000000000000s", says=["100 years"])
+
+
+def test_a_parameter_of_a_qualifier_alone(refused, recorder):
+    file = recorder.dir / "const.klogger"
+    file.write_text("event A { int pid }\nprobe function vfs_read(const s) { klogger(A, 1); }\n")
+    refused("record", "-s", file, "-a", "-o", "x.klog", says=["vfs_read"])

@@ -338,6 +338,8 @@ impl KernelTypes {
         let base: Vec<&str> =
             words.iter().map(|w| w.trim_matches('*')).filter(|w| !w.is_empty()).collect();
         let base = match base.as_slice() {
+            // Of qualifiers and stars alone, which no compiler takes.
+            [] => String::new(),
             [one] => self.number(one).unwrap_or_else(|| one.to_string()),
             more if !matches!(more[0], "struct" | "union" | "enum") => {
                 self.number(&more.join(" ")).unwrap_or_else(|| more.join(" "))

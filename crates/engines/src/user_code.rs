@@ -3,12 +3,14 @@
 //! many have ended when the stacks are read.
 
 use klogger_log::code::{Caller, Code, File, Place, UserStack};
-use klogger_os::code_events::{CodeEvent, CodeEvents, What};
+use klogger_os::code_events::{CodeEvent, CodeEvents, FileId, What};
+use klogger_os::mapped::Mapped;
 use klogger_os::roots::Roots;
-use klogger_os::{Error, machine, patient, processes};
+use klogger_os::{Error, files, machine, patient, processes};
 use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,6 +20,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const EVENTS_MAX: usize = 4 << 20;
 /// How far a process is followed through the processes that it was forked from.
 const GENERATIONS: usize = 64;
+
+/// Files without a name that are kept.
+const HELD_MAX: usize = 256;
 
 /// How the code is called that a process has made.
 const MADE: &str = "[perf map ";
@@ -39,6 +44,8 @@ pub struct Stack {
 /// User stacks, and what is missing.
 pub struct UserCode {
     pub code: Code,
+    /// Of each file of `code`.
+    pub mapped: Vec<Mapped>,
     /// Why stacks have no number, and how many.
     pub unnumbered: Vec<(&'static str, u64)>,
     /// Records of what processes have mapped that were lost.
@@ -49,9 +56,15 @@ pub struct UserCode {
 
 /// What processes map, recorded by a thread.
 pub struct Mappings {
-    known: Arc<Mutex<Known>>,
-    end: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Records are taken with the lock.
+struct Shared {
+    known: Mutex<Known>,
+    events: CodeEvents,
+    end: AtomicBool,
 }
 
 #[derive(Default)]
@@ -79,7 +92,9 @@ enum Happened {
 #[derive(Default)]
 struct Files {
     list: Vec<File>,
-    numbers: HashMap<(String, String), u32>,
+    mapped: Vec<Mapped>,
+    numbers: HashMap<(String, String, Option<FileId>), u32>,
+    held: usize,
 }
 
 impl Mappings {
@@ -91,51 +106,56 @@ impl Mappings {
         };
         let cpus = machine::online_cpus()?.into_iter().max().unwrap_or_default() as usize + 1;
         let events = CodeEvents::new(cpus).map_err(cannot)?;
-        let known: Arc<Mutex<Known>> = Arc::default();
-        let end = Arc::new(AtomicBool::new(false));
-        let (theirs, ends) = (known.clone(), end.clone());
+        let (known, end) = Default::default();
+        let shared = Arc::new(Shared { known, events, end });
+        let theirs = shared.clone();
         let thread = thread::Builder::new().name("klogger-maps".into()).spawn(move || {
-            lock(&theirs).read_all();
-            loop {
-                let last = ends.load(Ordering::Relaxed);
-                lock(&theirs).take(&events);
-                if last {
-                    break;
-                }
+            theirs.lock().read_all();
+            while !theirs.end.load(Ordering::Relaxed) {
+                drop(theirs.take());
                 thread::sleep(INTERVAL);
             }
         });
-        let thread = Mutex::new(Some(thread.map_err(cannot)?));
-        Ok(Mappings { known, end, thread })
+        Ok(Mappings { shared, thread: Some(thread.map_err(cannot)?) })
     }
 
-    /// Ends the recording, and tells what the addresses of `stacks` refer to.
+    /// What the addresses of `stacks` refer to. Recording goes on: segments, snapshots and whoever
+    /// asks for a stack come before the end.
     pub fn code(&self, stacks: &[Stack], unnumbered: Vec<(&'static str, u64)>) -> UserCode {
-        self.stop();
-        let mut known = lock(&self.known);
+        let mut known = self.shared.take();
         known.events.values_mut().for_each(|events| events.sort_by_key(|e| e.time));
         let stacks = stacks.iter().map(|stack| known.stack(stack)).collect();
         let code = Code { files: known.files.list.clone(), stacks, ..Code::default() };
-        UserCode { code, unnumbered, lost: known.lost, roots: std::mem::take(&mut known.roots) }
-    }
-
-    fn stop(&self) {
-        self.end.store(true, Ordering::Relaxed);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        UserCode {
+            code,
+            mapped: known.files.mapped.clone(),
+            unnumbered,
+            lost: known.lost,
+            roots: known.roots.clone(),
         }
     }
 }
 
 impl Drop for Mappings {
     fn drop(&mut self) {
-        self.stop();
+        self.shared.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
-fn lock(known: &Mutex<Known>) -> std::sync::MutexGuard<'_, Known> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what has come, and returns what is known then.
+    fn take(&self) -> MutexGuard<'_, Known> {
+        let mut known = self.lock();
+        known.take(&self.events);
+        known
+    }
 }
 
 impl Known {
@@ -143,11 +163,13 @@ impl Known {
     fn read_all(&mut self) {
         for pid in processes::all_processes() {
             // It may have ended.
-            let Ok(maps) = patient::read(pid, "maps") else { continue };
+            let Ok(maps) = maps_of(pid) else { continue };
             let maps = String::from_utf8_lossy(&maps);
             self.roots.look(pid);
-            for (start, length, offset, path) in maps.lines().filter_map(code_mapping) {
-                let file = self.file(pid, path, String::new());
+            for line in maps.lines().filter_map(code_mapping) {
+                let Line { start, length, offset, id, path } = line;
+                let by = (pid, start, start.wrapping_add(length));
+                let file = self.file(path, String::new(), Mapped { id, by, held: None });
                 self.add(pid, 0, Happened::Map { start, length, offset, file });
             }
         }
@@ -163,9 +185,11 @@ impl Known {
                     Happened::Exec
                 }
                 What::Fork { parent } => Happened::Fork { parent },
-                What::Map { start, length, offset, path, build_id } => {
-                    let id = build_id.iter().map(|b| format!("{b:02x}")).collect();
-                    let file = self.file(pid, &path, id);
+                What::Map { start, length, offset, path, build_id, file } => {
+                    let build_id = build_id.iter().map(|b| format!("{b:02x}")).collect();
+                    let by = (pid, start, start.wrapping_add(length));
+                    let mapped = Mapped { id: file, by, held: None };
+                    let file = self.file(&path, build_id, mapped);
                     Happened::Map { start, length, offset, file }
                 }
             };
@@ -174,9 +198,10 @@ impl Known {
     }
 
     /// The number of a file that a process maps.
-    fn file(&mut self, pid: u32, path: &str, build_id: String) -> u32 {
+    fn file(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
         let known = self.files.list.len();
-        let number = self.files.number(pid, path, build_id);
+        let pid = mapped.by.0;
+        let number = self.files.number(path, build_id, mapped);
         if self.files.list.len() > known && self.files.list[known].path.starts_with(MADE) {
             self.roots.look_number(pid);
         }
@@ -245,35 +270,89 @@ impl Known {
 
 impl Files {
     /// The number of a file. Code that belongs to none was made by the program.
-    fn number(&mut self, pid: u32, path: &str, build_id: String) -> u32 {
-        let is_file = path.starts_with('/')
-            && !["//anon", "/memfd:", "/dev/zero"].iter().any(|p| path.starts_with(p));
-        let path = match is_file || path == "[vdso]" {
-            true => path.to_string(),
-            false => format!("{MADE}{pid}]"),
-        };
-        let key = (path, build_id);
+    fn number(&mut self, path: &str, build_id: String, mut mapped: Mapped) -> u32 {
+        let path = self.own_path(path, &build_id, &mut mapped);
+        let key = (path, build_id, mapped.id);
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
         let number = self.list.len() as u32;
-        let (path, build_id) = key.clone();
+        let (path, build_id, _) = key.clone();
+        self.held += usize::from(mapped.held.is_some());
         self.list.push(File { path, build_id, loads: Vec::new() });
+        self.mapped.push(mapped);
         self.numbers.insert(key, number);
         number
     }
+
+    /// Without the kernel's remark that no name leads to the file any more: then it is kept.
+    fn own_path(&self, path: &str, build_id: &str, mapped: &mut Mapped) -> String {
+        let made = || format!("{MADE}{}]", mapped.by.0);
+        if path == "[vdso]" {
+            return path.into();
+        }
+        if !path.starts_with('/') || ["//anon", "/dev/zero"].iter().any(|p| path.starts_with(p)) {
+            return made();
+        }
+        let Some(own) = path.strip_suffix(" (deleted)") else { return path.into() };
+        let made = made();
+        // Before it is opened again.
+        let known = self.numbers.contains_key(&(own.into(), build_id.into(), mapped.id));
+        if !known && self.held < HELD_MAX {
+            mapped.held = mapped.find();
+        }
+        // Compilers at run time make code in such files as well, which have no functions.
+        let is_program = known || mapped.held.as_ref().is_some_and(|held| is_elf(held));
+        match own.starts_with("/memfd:") && !is_program {
+            true => made,
+            false => own.into(),
+        }
+    }
+}
+
+/// Only asked of files in memory.
+fn is_elf(held: &std::fs::File) -> bool {
+    let mut begin = [0; 4];
+    let file = files::open_regular_again(held);
+    file.and_then(|file| file.read_exact_at(&mut begin, 0)).is_ok() && begin == *b"\x7fELF"
+}
+
+/// What a process maps; also if its first thread has ended, which has no mappings then.
+fn maps_of(pid: u32) -> std::io::Result<Vec<u8>> {
+    let maps = patient::read(pid, "maps")?;
+    if !maps.is_empty() {
+        return Ok(maps);
+    }
+    let threads = processes::threads_of(pid).into_iter().filter(|tid| *tid != pid);
+    let read = |tid| patient::read(pid, &format!("task/{tid}/maps"));
+    Ok(threads.filter_map(|tid| read(tid).ok()).find(|maps| !maps.is_empty()).unwrap_or_default())
+}
+
+/// A part of a file that is mapped.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'a> {
+    start: u64,
+    length: u64,
+    offset: u64,
+    id: Option<FileId>,
+    path: &'a str,
 }
 
 /// A line of `/proc/PID/maps` that maps code.
-fn code_mapping(line: &str) -> Option<(u64, u64, u64, &str)> {
+fn code_mapping(line: &str) -> Option<Line<'_>> {
     let hex = |digits| u64::from_str_radix(digits, 16).ok();
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let rights = words.next()?;
     let offset = hex(words.next()?)?;
-    let path = words.nth(2).unwrap_or_default().trim_start();
+    let (major, minor) = words.next()?.split_once(':')?;
+    let device = libc::makedev(hex(major)? as u32, hex(minor)? as u32);
+    let inode = words.next()?.parse().ok()?;
+    let path = words.next().unwrap_or_default().trim_start();
     let (start, end) = (hex(start)?, hex(end)?);
-    rights.contains('x').then_some((start, end.checked_sub(start)?, offset, path))
+    let id = (inode != 0).then_some(FileId { device, inode });
+    let length = end.checked_sub(start)?;
+    rights.contains('x').then_some(Line { start, length, offset, id, path })
 }
 
 #[cfg(test)]
@@ -283,17 +362,22 @@ mod tests {
     #[test]
     fn a_line_of_maps_is_read() {
         let line = "5581a000-5581c000 r-xp 00002000 08:01 1234     /opt/a b/prog";
-        assert_eq!(code_mapping(line), Some((0x5581_a000, 0x2000, 0x2000, "/opt/a b/prog")));
+        let id = Some(FileId { device: libc::makedev(8, 1), inode: 1234 });
+        let (start, path) = (0x5581_a000, "/opt/a b/prog");
+        let found = Line { start, length: 0x2000, offset: 0x2000, id, path };
+        assert_eq!(code_mapping(line), Some(found));
         let anonymous = "7f0000-7f1000 rwxp 00000000 00:00 0 ";
-        assert_eq!(code_mapping(anonymous), Some((0x7f_0000, 0x1000, 0, "")));
+        let found = Line { start: 0x7f_0000, length: 0x1000, offset: 0, id: None, path: "" };
+        assert_eq!(code_mapping(anonymous), Some(found));
         assert_eq!(code_mapping("7f0000-7f1000 rw-p 00000000 00:00 0 "), None);
     }
 
     fn known(events: &[(u32, u64, Happened)]) -> Known {
         let mut known = Known::default();
-        known.files.number(0, "/a", String::new());
-        known.files.number(0, "/b", String::new());
-        known.files.number(5, "//anon", String::new());
+        for (pid, path) in [(0, "/a"), (0, "/b"), (5, "//anon")] {
+            let mapped = Mapped { by: (pid, 0, 0), ..Mapped::default() };
+            known.files.number(path, String::new(), mapped);
+        }
         for (pid, time, what) in events {
             let what = match *what {
                 Happened::Map { start, length, offset, file } => {

@@ -313,20 +313,44 @@ pub fn push_number(out: &mut Vec<u8>, value: Value) {
 
 /// The texts of errors, each for its negative number.
 pub fn errors() -> Decoding {
-    let text = |(number, name): &(i32, &str)| (-i64::from(*number) as u64, format!("-{name}"));
-    Decoding { name: "errno".into(), flags: false, values: ERRNO.iter().map(text).collect() }
+    let text = |(number, name)| (-i64::from(number) as u64, format!("-{name}"));
+    Decoding { name: "errno".into(), flags: false, values: error_names().map(text).collect() }
 }
 
 /// The numbers of errors, and their names.
 pub fn error_names() -> impl Iterator<Item = (i32, &'static str)> {
-    ERRNO.iter().copied()
+    ERRNO.iter().chain(KERNEL).copied()
 }
 
 /// The name of an error, for its negative number.
 fn errno(value: i64) -> Option<&'static str> {
     let number = i32::try_from(value.checked_neg()?).ok()?;
-    ERRNO.iter().find(|(n, _)| *n == number).map(|(_, name)| *name)
+    error_names().find(|(n, _)| *n == number).map(|(_, name)| name)
 }
+
+/// What the kernel does not tell programs (include/linux/errno.h): calls that a signal interrupts
+/// and that are begun again, and its own errors.
+const KERNEL: &[(i32, &str)] = &[
+    (512, "ERESTARTSYS"),
+    (513, "ERESTARTNOINTR"),
+    (514, "ERESTARTNOHAND"),
+    (515, "ENOIOCTLCMD"),
+    (516, "ERESTART_RESTARTBLOCK"),
+    (517, "EPROBE_DEFER"),
+    (518, "EOPENSTALE"),
+    (519, "ENOPARAM"),
+    (521, "EBADHANDLE"),
+    (522, "ENOTSYNC"),
+    (523, "EBADCOOKIE"),
+    (524, "ENOTSUPP"),
+    (525, "ETOOSMALL"),
+    (526, "ESERVERFAULT"),
+    (527, "EBADTYPE"),
+    (528, "EJUKEBOX"),
+    (529, "EIOCBQUEUED"),
+    (530, "ERECALLCONFLICT"),
+    (531, "ENOGRACE"),
+];
 
 macro_rules! errno_table {
     ($($name:ident)*) => { &[$((libc::$name, stringify!($name))),*] };

@@ -46,6 +46,19 @@ pub fn clock_pair() -> (u64, u64, u64) {
     readings.min_by_key(|r| r.2).unwrap_or_default()
 }
 
+/// By how much the clocks of this process's time namespace differ from the kernel's: CLOCK_MONOTONIC
+/// and CLOCK_BOOTTIME, in ns. Kernels without such namespaces say nothing.
+pub fn time_namespace() -> (i128, i128) {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let of = |clock| {
+        let line = offsets.lines().find_map(|line| line.strip_prefix(clock));
+        let mut words = line.unwrap_or_default().split_whitespace().map(|w| w.parse().unwrap_or(0));
+        let mut next = || i128::from(words.next().unwrap_or(0i64));
+        1_000_000_000 * next() + next()
+    };
+    (of("monotonic"), of("boottime"))
+}
+
 /// CPU time of the calling thread, in ns.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)

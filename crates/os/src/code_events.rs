@@ -2,14 +2,16 @@
 //! What processes map as code, from the kernel: the records that perf uses.
 
 use crate::mapping::Mapping;
+use crate::memory::page_size;
 use crate::perf_events::{Attributes, Kernel, Opener};
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 
 /// Pages of a CPU's ring, a power of two.
 const PAGES: usize = 64;
-const PAGE: usize = 4096;
 /// Offsets in the ring's first page: `data_head` and `data_tail` of `struct perf_event_mmap_page`.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
@@ -28,10 +30,34 @@ pub struct CodeEvent {
     pub what: What,
 }
 
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    /// Whether this is an open file. Of file systems without a device of their own (major number 0:
+    /// btrfs, overlayfs), `stat()` and the kernel's records have different ones.
+    pub fn is(self, found: &Metadata) -> bool {
+        let nameless = |device| libc::major(device) == 0;
+        self.inode == found.ino()
+            && (self.device == found.dev() || nameless(self.device) || nameless(found.dev()))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It mapped code.
-    Map { start: u64, length: u64, offset: u64, path: String, build_id: Vec<u8> },
+    /// It mapped code. Either the build id of the file is known, or which file it is.
+    Map {
+        start: u64,
+        length: u64,
+        offset: u64,
+        path: String,
+        build_id: Vec<u8>,
+        file: Option<FileId>,
+    },
     /// It runs another program: what it had mapped is gone.
     Exec,
     /// It began, with the mappings of this process.
@@ -52,7 +78,7 @@ impl CodeEvents {
         for cpu in 0..cpus {
             match Kernel.open(&attributes, cpu as u32) {
                 Ok(fd) => {
-                    let ring = Mapping::new(fd.as_fd(), (1 + PAGES) * PAGE)?;
+                    let ring = Mapping::new(fd.as_fd(), (1 + PAGES) * page_size())?;
                     rings.push((fd, ring));
                 }
                 Err(e) => failure = Some(e),
@@ -93,9 +119,10 @@ impl CodeEvents {
 
 /// Copies from the ring, which records may wrap around. Records are multiples of 8 bytes.
 fn copy(ring: &Mapping, from: u64, to: &mut [u8]) {
+    let page = page_size();
     for (n, bytes) in to.chunks_mut(8).enumerate() {
-        let at = (from as usize + 8 * n) % (PAGES * PAGE);
-        let word = ring.word(PAGE + at).load(Ordering::Relaxed).to_ne_bytes();
+        let at = (from as usize + 8 * n) % (PAGES * page);
+        let word = ring.word(page + at).load(Ordering::Relaxed).to_ne_bytes();
         bytes.copy_from_slice(&word[..bytes.len()]);
     }
 }
@@ -120,12 +147,17 @@ fn read(record: &[u8], found: &mut Vec<CodeEvent>) -> u64 {
             let size = usize::from(record.get(40).copied().unwrap_or_default()).min(20);
             let has_id = misc & 1 << 14 != 0;
             let build_id = if has_id { record.get(44..44 + size) } else { None };
+            let file = FileId {
+                device: libc::makedev(word(40), word(44)),
+                inode: if has_id { 0 } else { long(48) },
+            };
             add(What::Map {
                 start: long(16),
                 length: long(24),
                 offset: long(32),
                 path: String::from_utf8_lossy(&name[..end]).into_owned(),
                 build_id: build_id.unwrap_or_default().to_vec(),
+                file: (file.inode != 0).then_some(file),
             });
         }
         _ => {}
@@ -167,7 +199,17 @@ mod tests {
             offset: 0,
             path: "/a b".into(),
             build_id: vec![0xab, 0xcd],
+            file: None,
         };
         assert_eq!(found, [CodeEvent { time: 99, pid: 7, what }]);
+        // Without a build id: device 8:1, inode 77.
+        record[4..6].copy_from_slice(&2u16.to_ne_bytes());
+        record[40..44].copy_from_slice(&8u32.to_ne_bytes());
+        record[44..48].copy_from_slice(&1u32.to_ne_bytes());
+        record[48..56].copy_from_slice(&77u64.to_ne_bytes());
+        found.clear();
+        assert_eq!(read(&record, &mut found), 0);
+        let wanted = FileId { device: libc::makedev(8, 1), inode: 77 };
+        assert!(matches!(&found[0].what, What::Map { file: Some(file), .. } if *file == wanted));
     }
 }

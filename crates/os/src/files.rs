@@ -22,6 +22,19 @@ pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {
     }
 }
 
+/// A descriptor of a file that allows to inspect but not to read it. The last link is followed.
+pub fn look_at(path: impl AsRef<Path>) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_PATH).open(path)
+}
+
+/// Opens for reading a file that can only be inspected, if it is a regular one.
+pub fn open_regular_again(seen: &File) -> io::Result<File> {
+    if !seen.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    reopen(seen, File::options().read(true))
+}
+
 /// Opens for reading and writing exactly the file that [`look_in`] has found, even if its name
 /// refers to another one by now.
 pub fn open_seen(seen: &File) -> io::Result<File> {
@@ -37,11 +50,7 @@ fn reopen(seen: &File, options: &mut OpenOptions) -> io::Result<File> {
 /// Opens a file for reading, if it is a regular one. What a path refers to may be chosen by other
 /// users, and opening a device can have effects.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let seen = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
-    if !seen.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    reopen(&seen, File::options().read(true))
+    open_regular_again(&look_at(path)?)
 }
 
 /// openat2: `resolve` limits where the path may lead. Without `root`, a path that is not absolute

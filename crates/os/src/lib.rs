@@ -12,6 +12,7 @@ pub mod files;
 pub mod futex;
 pub mod inotify;
 pub mod machine;
+pub mod mapped;
 mod mapping;
 pub mod memory;
 pub mod modules;

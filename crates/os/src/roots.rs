@@ -10,15 +10,16 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Each holds two descriptors, and what is mounted in a container.
 const ROOTS_MAX: usize = 64;
 
-/// Roots other than the recorder's own.
-#[derive(Debug)]
+/// Roots other than the recorder's own. A copy has the same descriptors.
+#[derive(Clone, Debug)]
 pub struct Roots {
     own: Option<Key>,
-    found: Vec<Root>,
+    found: Vec<Arc<Root>>,
     /// By process: the index of its root, if it is not the own one.
     of: HashMap<u32, usize>,
     numbers: HashMap<u32, u32>,
@@ -53,7 +54,7 @@ impl Roots {
         let known = self.found.iter().position(|root| root.key == key);
         let index = known.or_else(|| {
             let root = open(pid).ok().filter(|_| self.found.len() < ROOTS_MAX)?;
-            self.found.push(root);
+            self.found.push(Arc::new(root));
             Some(self.found.len() - 1)
         });
         if let Some(index) = index {

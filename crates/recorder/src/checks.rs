@@ -4,7 +4,7 @@
 use super::Options;
 use klogger_engines::request::{FIRST_ID, Request};
 use klogger_log::preamble::RateLimit;
-use klogger_os::Error;
+use klogger_os::{self as os, Error};
 use klogger_ring::EVENTS_MAX;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
@@ -44,6 +44,20 @@ pub fn layouts(request: &Request) -> Result<Vec<EventLayout>, Error> {
         list.extend(new);
     }
     Ok(list)
+}
+
+/// The kernel logs its own times, and programs and the recorder those of their time namespace.
+pub fn check_clocks() -> Result<(), Error> {
+    let (monotonic, boot) = os::clocks::time_namespace();
+    if (monotonic, boot) == (0, 0) {
+        return Ok(());
+    }
+    let seconds = if monotonic == 0 { boot } else { monotonic } / 1_000_000_000;
+    Err(Error::new(format!(
+        "klogger runs in a time namespace (a container) whose clocks are {seconds} s off, and so \
+         would be the times of events"
+    ))
+    .help("run klogger outside of it: it records what runs inside as well"))
 }
 
 /// `names` must be events of this recording.

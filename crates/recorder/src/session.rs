@@ -10,7 +10,7 @@ mod status;
 
 use self::segments::Segments;
 use self::status::Rate;
-use super::checks::{check_events, check_limits, layouts};
+use super::checks::{check_clocks, check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
 use crate::actions::Actions;
 use crate::actions::finder::Finder;
@@ -88,6 +88,7 @@ struct Workload {
 impl Session {
     pub fn prepare(mut options: Options) -> Result<Session, Error> {
         let began = Instant::now();
+        check_clocks()?;
         let signals = Signals::new(&SIGNALS);
         let signals = signals.map_err(|e| Error::new(format!("cannot wait for signals: {e}")))?;
         let enums = enums::fill(&mut options.request);

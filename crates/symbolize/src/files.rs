@@ -5,7 +5,8 @@
 use crate::elf::{Facts, facts};
 use crate::perf_map::{BYTES_MAX, PerfMap};
 use klogger_log::code::File as Code;
-use klogger_os::files::open_regular;
+use klogger_os::files::{open_regular, open_regular_again};
+use klogger_os::mapped::Mapped;
 use klogger_os::roots::{Roots, inherited};
 use std::fs::{self, File};
 use std::io;
@@ -24,6 +25,8 @@ pub struct Search {
     pub sysroot: Option<PathBuf>,
     /// Containers in which files are looked for as well.
     pub roots: Option<Roots>,
+    /// Which files they are, by their numbers in the log.
+    pub mapped: Vec<Mapped>,
     /// The log is of this machine, and is being written: the files are those that ran. Then files
     /// are identified, and the code of the kernel in each program has names.
     pub here: bool,
@@ -46,9 +49,11 @@ pub enum Found {
 }
 
 impl Search {
-    /// For a log of this machine, whose programs ran in these containers too.
-    pub fn here(roots: Roots) -> Search {
-        Search { debug: Search::debug_folders(), sysroot: None, roots: Some(roots), here: true }
+    /// For a log of this machine, whose programs ran in these containers too, and had mapped these
+    /// files.
+    pub fn here(roots: Roots, mapped: Vec<Mapped>) -> Search {
+        let (debug, roots) = (Search::debug_folders(), Some(roots));
+        Search { debug, sysroot: None, roots, mapped, here: true }
     }
 
     /// The folders of debug information that are searched without options.
@@ -56,7 +61,8 @@ impl Search {
         vec!["/usr/lib/debug".into()]
     }
 
-    pub fn find(&self, file: &Code) -> Result {
+    /// `number`: of the file in the log.
+    pub fn find(&self, number: u32, file: &Code) -> Result {
         let pid = file.path.strip_prefix("[perf map ").and_then(|p| p.strip_suffix(']'));
         if let Some(pid) = pid.and_then(|pid| pid.parse().ok()) {
             return self.map(pid);
@@ -67,7 +73,7 @@ impl Search {
             let what = copy.map_or_else(unknown, Found::Vdso);
             return Result { what, looked: Vec::new() };
         }
-        self.file(file)
+        self.file(file, self.mapped.get(number as usize))
     }
 
     fn map(&self, pid: u32) -> Result {
@@ -90,19 +96,28 @@ impl Search {
     }
 
     /// The file itself, or its debug information.
-    fn file(&self, file: &Code) -> Result {
+    fn file(&self, file: &Code, mapped: Option<&Mapped>) -> Result {
         let path = self.below(&file.path);
         let mut looked = vec![path.display().to_string()];
         let mut other = false;
-        match opened(&path) {
-            Some((_, is)) if self.is(file, &is) => {
-                return Result { what: Found::File(path, is), looked };
+        // A file without a name is none that has this name now.
+        if mapped.is_none_or(|mapped| mapped.held.is_none()) {
+            match opened(&path) {
+                Some((found, is)) if self.is(file, mapped, &found, &is) => {
+                    return Result { what: Found::File(path, is), looked };
+                }
+                found => other |= found.is_some(),
             }
-            found => other |= found.is_some(),
+            match self.in_containers(file, mapped) {
+                Some(Ok(what)) => return Result { what, looked },
+                found => other |= found.is_some(),
+            }
         }
-        match self.held(file) {
-            Some(Ok(what)) => return Result { what, looked },
-            found => other |= found.is_some(),
+        let found = mapped.and_then(Mapped::find).and_then(|file| open_regular_again(&file).ok());
+        let found =
+            found.filter(|found| facts(found).is_some_and(|is| self.is(file, mapped, found, &is)));
+        if let Some(what) = held(found) {
+            return Result { what, looked };
         }
         if let Some((first, rest)) = file.build_id.split_at_checked(2).filter(|_| is_hex(file)) {
             for folder in &self.debug {
@@ -117,24 +132,23 @@ impl Search {
             }
         }
         let why = match other {
-            true => "the file there has another build id",
+            true => "the file there is another one",
             false => "there is no such file",
         };
         Result { what: Found::Nothing(why.into()), looked }
     }
 
-    /// The file of a container; `Err`: those with its path are others. The process that reads it
-    /// may not look at other processes, so it inherits a descriptor.
-    fn held(&self, file: &Code) -> Option<std::result::Result<Found, ()>> {
+    /// The file of a container; `Err`: those with its path are others.
+    fn in_containers(
+        &self,
+        file: &Code,
+        mapped: Option<&Mapped>,
+    ) -> Option<std::result::Result<Found, ()>> {
         let mut all = self.roots.as_ref()?.files(Path::new(&file.path)).peekable();
         all.peek()?;
-        let found = all.find_map(|held| {
-            let is = facts(&held).filter(|is| self.is(file, is))?;
-            let held = inherited(&held).ok()?;
-            let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
-            Some(Found::Held(held, path, is))
-        });
-        Some(found.ok_or(()))
+        let is_it = |found: &File| facts(found).is_some_and(|is| self.is(file, mapped, found, &is));
+        let found = all.find(is_it);
+        Some(held(found).ok_or(()))
     }
 
     /// In the root of the other machine, if there is one.
@@ -145,14 +159,29 @@ impl Search {
         }
     }
 
-    /// Whether it is the file that ran. Without a build id it is enough elsewhere that its segments
-    /// are the same.
-    fn is(&self, file: &Code, is: &Facts) -> bool {
-        match file.build_id.is_empty() {
-            true => self.here || (is.build_id.is_empty() && is.loads == file.loads),
-            false => is.build_id == file.build_id,
+    /// Whether it is the file that ran: by its build id; without one, by its number here, and
+    /// elsewhere by its segments.
+    fn is(&self, file: &Code, mapped: Option<&Mapped>, found: &File, is: &Facts) -> bool {
+        if !file.build_id.is_empty() {
+            return is.build_id == file.build_id;
+        }
+        let id = mapped.and_then(|mapped| mapped.id);
+        match (self.here, id) {
+            (true, Some(id)) => found.metadata().is_ok_and(|about| id.is(&about)),
+            (true, None) => true,
+            (false, _) => is.build_id.is_empty() && is.loads == file.loads,
         }
     }
+}
+
+/// An open file for the process that reads it, which may not look at other processes: it inherits
+/// a descriptor.
+fn held(found: Option<File>) -> Option<Found> {
+    let found = found?;
+    let is = facts(&found)?;
+    let held = inherited(&found).ok()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    Some(Found::Held(held, path, is))
 }
 
 fn opened(path: &Path) -> Option<(File, Facts)> {

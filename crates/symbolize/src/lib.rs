@@ -46,7 +46,7 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
     let mut held = Vec::new();
     for (number, offsets) in places(code) {
         let Some(file) = code.files.get(number as usize) else { continue };
-        let found = search.find(file);
+        let found = search.find(number, file);
         let lost = |why: String| Missing {
             path: file.path.clone(),
             build_id: file.build_id.clone(),

@@ -142,14 +142,21 @@ pub fn work() -> io::Result<()> {
 fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
     let symbolizer =
         Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(debug)).build();
-    let source = Source::Elf(Elf::new(&request.path));
     let places = request.offsets.iter().map(|at| address(*at, &request.loads).unwrap_or(*at));
     let places: Vec<u64> = places.collect();
     let input = match request.loads.is_empty() {
         true => Input::FileOffset(places.as_slice()),
         false => Input::VirtOffset(places.as_slice()),
     };
-    let found = symbolizer.symbolize(&source, input);
+    // Debug information that cannot be read, or is compressed in a way that is not known, does not
+    // cost the names that the file itself has.
+    let sources = [true, false].map(|debug_syms| {
+        let mut elf = Elf::new(&request.path);
+        elf.debug_syms = debug_syms;
+        Source::Elf(elf)
+    });
+    let found = symbolizer.symbolize(&sources[0], input);
+    let found = found.or_else(|e| symbolizer.symbolize(&sources[1], input).map_err(|_| e));
     let found = found.map_err(|e| format!("it cannot be read: {e}"))?;
     let rules = unwind::rules(&request.path, &request.loads, &request.offsets);
     Ok(found.iter().map(functions).zip(rules).collect())

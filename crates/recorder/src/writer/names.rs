@@ -58,7 +58,7 @@ impl Names {
 
     /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
     pub fn with_code(mut self, found: UserCode, ledger: &mut Ledger) -> Names {
-        let UserCode { mut code, unnumbered, lost, roots } = found;
+        let UserCode { mut code, mapped, unnumbered, lost, roots } = found;
         let mut note = |count, what: String| {
             ledger.entries.push(Entry::new(Key::StackUnknown).count(count).detail(&what));
         };
@@ -68,7 +68,7 @@ impl Names {
         if lost > 0 {
             note(lost, format!("{lost} records of what programs mapped were lost"));
         }
-        let search = Search::here(roots);
+        let search = Search::here(roots, mapped);
         symbolize(&mut code, &search);
         code.keep_used();
         self.code = Some(code);

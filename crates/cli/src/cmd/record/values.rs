@@ -17,6 +17,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Seconds. Far longer times cannot be added to one of the machine's clocks.
+const LONGEST: f64 = 100.0 * 366.0 * 86400.0;
+
 /// The same, or 0.
 pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -32,6 +35,9 @@ pub fn time(text: &str) -> Result<Duration, String> {
         .parse::<f64>()
         .map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())?
         * scale;
+    if seconds > LONGEST {
+        return Err("the time must be at most 100 years".into());
+    }
     Duration::try_from_secs_f64(seconds).map_err(|_| "the time must be more than 0".into())
 }
 
@@ -224,7 +230,7 @@ mod tests {
         assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
-        for bad in ["", "0", "0s", "s", "1d", "-1", "1e400"] {
+        for bad in ["", "0", "0s", "s", "1d", "-1", "1e400", "10000000000000000000s"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Files that processes have mapped, whatever their names lead to by now.
+
+use crate::code_events::FileId;
+use crate::files::look_at;
+use std::fs::File;
+use std::sync::Arc;
+
+/// Which file was mapped.
+#[derive(Clone, Debug, Default)]
+pub struct Mapped {
+    /// Unknown, if the build id is known.
+    pub id: Option<FileId>,
+    /// The process that has mapped it, and from where to where.
+    pub by: (u32, u64, u64),
+    /// Kept, because no name leads to it any more. Only for inspection (O_PATH).
+    pub held: Option<Arc<File>>,
+}
+
+impl Mapped {
+    /// The file for inspection (O_PATH): the one that was kept, or from the process, if it still
+    /// lives. The file system is not asked, which may not answer. If only the build id is known, it
+    /// is to be checked: the process may have mapped another file there meanwhile.
+    pub fn find(&self) -> Option<Arc<File>> {
+        if self.held.is_some() {
+            return self.held.clone();
+        }
+        let (pid, start, end) = self.by;
+        let at = look_at(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+        let is_it = |file: &File| match self.id {
+            Some(id) => file.metadata().is_ok_and(|about| id.is(&about)),
+            None => true,
+        };
+        // What was split, as by mprotect(), has another name there.
+        let exe = || look_at(format!("/proc/{pid}/exe")).ok().filter(|_| self.id.is_some());
+        at.ok().filter(is_it).or_else(|| exe().filter(is_it)).map(Arc::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_own_program_is_found_by_its_number_only() {
+        let exe = std::fs::metadata("/proc/self/exe").unwrap();
+        let id = FileId { device: exe.dev(), inode: exe.ino() };
+        let by = (std::process::id(), 0, 0);
+        assert!(Mapped { id: Some(id), by, held: None }.find().is_some());
+        let other = FileId { inode: id.inode + 1, ..id };
+        assert!(Mapped { id: Some(other), by, held: None }.find().is_none());
+        assert!(Mapped { id: None, by, held: None }.find().is_none());
+    }
+}
