@@ -8,7 +8,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 
@@ -42,6 +42,7 @@ pub struct Held {
     go: PipeWriter,
     /// `Command::spawn` returns only after exec, so it has a thread of its own.
     spawned: JoinHandle<io::Result<Child>>,
+    program: PathBuf,
     name: String,
 }
 
@@ -62,12 +63,13 @@ impl Held {
         let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
         let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
         let (go_reader, go) = pipe().map_err(cannot)?;
-        let mut command = Command::new(program(&words[0]));
+        let program = program(&words[0]);
+        let mut command = Command::new(&program);
         command.arg0(&words[0]).args(&words[1..]).envs(variables);
         let spawned = spawn_held(command, launch, pid_writer, go_reader, go.as_raw_fd());
         let mut bytes = [0; 4];
         pid_reader.read_exact(&mut bytes).map_err(cannot)?;
-        Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, name })
+        Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, program, name })
     }
 
     pub fn pid(&self) -> u32 {
@@ -77,6 +79,16 @@ impl Held {
     /// Lets the child continue to exec.
     pub fn start(mut self) -> Result<Running, Error> {
         let cannot = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound if self.program.exists() => {
+                let what = match interpreter(&self.program) {
+                    Some(named) => format!("its interpreter {named:?} is not there"),
+                    None => "its interpreter is not there".into(),
+                };
+                Error::new(format!("cannot run '{}': {what}", self.name)).help(
+                    "of a script it is in the first line, behind '#!', which must not end in a \
+                     carriage return (\\r); of a program, 'file' names it",
+                )
+            }
             io::ErrorKind::NotFound => {
                 Error::new(format!("cannot run '{}': there is no such command", self.name))
                     .help("give its path, or check its spelling and the PATH")
@@ -111,6 +123,18 @@ fn program(name: &OsStr) -> PathBuf {
         // The error is that of the child's exec.
         false => search().unwrap_or_else(|| name.into()),
     }
+}
+
+/// What a script names as its interpreter.
+fn interpreter(program: &Path) -> Option<String> {
+    const LINE_MAX: usize = 255;
+    let mut begin = Vec::new();
+    let file = os::files::open_regular(program).ok()?;
+    file.take(LINE_MAX as u64).read_to_end(&mut begin).ok()?;
+    let line = begin.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    // A carriage return is part of the name.
+    line.split([' ', '\t']).find(|word| !word.is_empty()).map(String::from)
 }
 
 /// `our_go`: the recorder's end of the pipe, of which the child has a copy. The child closes it,

@@ -141,8 +141,24 @@ pub fn check_takes_modules() -> Result<(), Error> {
 /// What to do where klogger needs root.
 pub const AS_ROOT: &str = "run klogger as root: the same command after sudo";
 
+/// What is root in a user namespace has all capabilities, but only there.
+fn check_user_namespace() -> Result<(), Error> {
+    /// In the first one each user is the one with the same number.
+    const ALL: [&str; 3] = ["0", "0", "4294967295"];
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if map.is_empty() || map.split_whitespace().eq(ALL) {
+        return Ok(());
+    }
+    Err(Error::new(
+        "klogger runs in a user namespace (a rootless container), whose root may not record the \
+         kernel",
+    )
+    .help("run it as root on the host, or record programs only: --engine user"))
+}
+
 /// `any`: a capability that includes all others.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
+    check_user_namespace()?;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective =
         status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or("0");
