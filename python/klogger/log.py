@@ -253,12 +253,13 @@ def open(
     quiet: bool = True,
     locked: bool = False,
     writable: Iterable[Path] = (),
+    settings: bool = False,
 ) -> Log:
     """Opens a log, the directory that `klogger export --to parquet` made of one, or the entry of a
     recording in a dataset.
 
-    `locked`: queries can reach no files but the log's own tables, and those that are `writable`.
-    `quiet`: see `export.tables_of`.
+    `locked`: queries can reach no files but the log's own tables, and those that are `writable`;
+    and change no settings, unless `settings`. `quiet`: see `export.tables_of`.
     """
     tables = folder.find(path, quiet=quiet)
     directory = tables.directory
@@ -276,6 +277,8 @@ def open(
         raise Failure(f"{directory}: {message}", help=tables.remedy()) from None
     if locked:
         lock(connection, tables, writable)
+        if not settings:
+            lock_settings(connection)
         log.locked = True
     return log
 
@@ -338,6 +341,15 @@ def lock(connection: duckdb.DuckDBPyConnection, tables: Folder, writable: Iterab
         listed = ", ".join(literal(str(path)) for path in paths)
         connection.execute(f"SET {setting} = [{listed}]")
     connection.execute("SET enable_external_access = false")
+
+
+def lock_settings(connection: duckdb.DuckDBPyConnection, but: Iterable[str] = ()) -> None:
+    """Nothing can raise the limits of memory and threads any more. `but`: what klogger itself still
+    changes.
+    """
+    listed = ", ".join(map(literal, but))
+    connection.execute(f"SET allowed_configs = [{listed}]")
+    connection.execute("SET lock_configuration = true")
 
 
 def events_known(made: Made, kept: Opening | None) -> Events:

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
-from klogger import ledger, losses
+from klogger import analysis, ledger, losses
 from klogger.durations import duration
 from klogger.ledger import Ledger
 from klogger.log import Log, section
@@ -53,7 +53,7 @@ def summary(log: Log) -> Summary:
         printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}")
     )
     head.ledger = ledger.read(log)
-    head.warnings = losses.samples(log) + losses.excluded(log)
+    head.warnings = losses.samples(log) + losses.excluded(log) + analysis.refused(log.schemas)
     if not logged:
         head.warnings.append("the log has no events")
     return head

@@ -17,6 +17,8 @@ HERE = Path(__file__).resolve().parents[1]
 LAYERS = [
     {
         "failure",
+        "paths",
+        "sources",
         "durations",
         "units",
         "sqltext",

@@ -21,6 +21,7 @@ from klogger.cli import Parser, add_common, check_link, complain, fleet, guarded
 from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log, connect
+from klogger.statements import has_copy
 from klogger.units import plain, printable
 
 ROWS_SHOWN = 1000
@@ -111,7 +112,9 @@ def sql(args: argparse.Namespace) -> int:
         with fleet.opened(args.file, locked=not args.allow_files, writable=writable) as log:
             return answered(log, args)
     private_as(args.file)
-    log = klogger.open(args.file, quiet=False, locked=not args.allow_files, writable=writable)
+    log = klogger.open(
+        args.file, quiet=False, locked=not args.allow_files, writable=writable, settings=True
+    )
     return answered(log, args)
 
 
@@ -285,6 +288,8 @@ def check_writing(statements: Iterable[Any]) -> None:
         if kind in ("EXPLAIN", "PREPARE", "EXECUTE"):
             words = re.findall(r"\w+", statement.query.upper())
             kind = next((word for word in words if word in WRITING), kind)
+        elif has_copy(statement.query):
+            kind = "COPY"
         if kind in WRITING:
             raise Failure(f"{kind.replace('_', ' ')} reaches files, {CLOSED}", help=OPEN)
 
