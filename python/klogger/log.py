@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from klogger import folder, gaps, happened, prelude, spans, sqlerror
+from klogger import folder, gaps, happened, outputs, prelude, spans, sqlerror
 from klogger.export import cache_home
 from klogger.failure import Failure, did_you_mean
 from klogger.folder import Folder
@@ -315,8 +315,11 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection.execute("SET autoload_known_extensions = false")
     spill = cache_home() / "spill"
     # Where it cannot be made, only what does not fit into memory fails, with DuckDB's message.
-    with contextlib.suppress(OSError):
-        spill.mkdir(parents=True, exist_ok=True)
+    try:
+        outputs.own_folder(spill.parent)
+        outputs.own_folder(spill)
+    except (OSError, Failure):
+        spill = Path("/proc/no-place-to-spill-to")
     connection.execute(f"SET temp_directory = {literal(str(spill))}")
     return connection
 

@@ -14,7 +14,7 @@ import os
 import pwd
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,12 +52,20 @@ class Reached:
 
 
 @contextlib.contextmanager
-def reached(path: str | os.PathLike[str], *, make: bool = False) -> Iterator[Reached]:
-    """`make`: folders that are not there are made, as private as the umask says.
+def reached(
+    path: str | os.PathLike[str],
+    *,
+    make: bool = False,
+    check: Callable[[Link], None] | None = None,
+    last: bool = True,
+) -> Iterator[Reached]:
+    """`make`: folders that are not there are made, as private as the umask says. `check`: is asked
+    of each link before it is followed. `last`: whether one in the last place is.
 
     Raises OSError, as opening the path would.
     """
-    walk = Walk(os.path.join(os.getcwd(), os.fspath(path)), make=make)
+    whole = os.fspath(path)
+    walk = Walk(whole if whole.startswith("/") else f"{os.getcwd()}/{whole}", make, check, last)
     try:
         yield walk.to_the_end()
     finally:
@@ -65,8 +73,10 @@ def reached(path: str | os.PathLike[str], *, make: bool = False) -> Iterator[Rea
 
 
 class Walk:
-    def __init__(self, path: str, *, make: bool) -> None:
-        self.path, self.make = path, make
+    def __init__(
+        self, path: str, make: bool, check: Callable[[Link], None] | None, last: bool
+    ) -> None:
+        self.make, self.check, self.last = make, check, last
         self.parts = deque(part for part in path.split("/") if part not in ("", "."))
         self.folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.folders = [os.fstat(self.folder)]
@@ -76,7 +86,7 @@ class Walk:
         while self.parts:
             name = self.parts.popleft()
             found = self.look(name)
-            if found is None and not self.parts:
+            if not self.parts and (found is None or not self.last):
                 return Reached(self.folder, name, self.folders, self.links)
             if found is not None and stat.S_ISLNK(found.st_mode):
                 if self.is_of_kernel(name):
@@ -112,6 +122,8 @@ class Walk:
         finally:
             os.close(link)
         self.links.append(Link(found.st_uid, self.folders[-1], name))
+        if self.check is not None:
+            self.check(self.links[-1])
         self.parts.extendleft(reversed([p for p in target.split("/") if p not in ("", ".")]))
         if target.startswith("/"):
             self.move(os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))

@@ -19,6 +19,7 @@ LAYERS = [
         "failure",
         "paths",
         "sources",
+        "outputs",
         "durations",
         "units",
         "sqltext",

@@ -18,8 +18,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import IO, NoReturn
 
 from klogger.export import Printed
 from klogger.failure import Failure, nearest
@@ -98,7 +97,7 @@ def complain_of(missing: Mapping[str, str]) -> None:
         complain(f"warning: recording {log} is left out: {why}")
 
 
-def fitted(text: str, file: TextIO) -> str:
+def fitted(text: str, file: IO[str]) -> str:
     """Harmless, and as wide as the terminal if the file is one: lines are broken between words, and
     what follows is under the first word after the label, as width.rs does it.
     """
@@ -148,23 +147,6 @@ def guarded(work: Callable[[], int]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        check_link(path)
-        path.write_bytes(content)
-    except OSError as error:
-        raise Failure(f"cannot write {path}: {error.strerror}") from None
-
-
-def check_link(path: Path) -> None:
-    """In a folder that others can write to, a link may lead to a file of this user."""
-    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
-        raise Failure(
-            f"cannot write {path}: it is a link that another user made", help="choose another name"
-        )
 
 
 class Progress:

@@ -19,11 +19,11 @@ from klogger.cli import (
     fleet,
     guarded,
     private_as,
-    write,
 )
 from klogger.cli.pager import paged
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
+from klogger.outputs import write
 
 EPILOG = """\
 examples:

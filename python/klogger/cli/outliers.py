@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from klogger import terminal
-from klogger.cli import complain, complain_of, write
+from klogger.cli import complain, complain_of
 from klogger.cli.pager import paged
 from klogger.compare import outliers
 from klogger.compare.outliers import VALUES_MIN, Found, Outlier
@@ -19,6 +19,7 @@ from klogger.compare.outliers_text import ID_LENGTH, conclusion, effect_of, head
 from klogger.dataset import Dataset, Entry
 from klogger.dataset.store import Local
 from klogger.failure import Failure
+from klogger.outputs import write
 
 # Of a terminal.
 LINES = 20

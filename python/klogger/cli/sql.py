@@ -16,8 +16,8 @@ from typing import Any
 import duckdb
 
 import klogger
-from klogger import catalogue, losses, prompt, spans, sqlerror, terminal
-from klogger.cli import Parser, add_common, check_link, complain, fleet, guarded, private_as
+from klogger import catalogue, losses, outputs, prompt, spans, sqlerror, terminal
+from klogger.cli import Parser, add_common, complain, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log, connect
@@ -107,11 +107,22 @@ def sql(args: argparse.Namespace) -> int:
         raise Failure("Parquet is not for the terminal", help="say where to: -o OUT.parquet")
     if args.on is not None:
         return on_spark(args)
-    writable = [args.output] if args.output else []
+    private_as(args.file)
+    with parquet_of(args) as args.parquet:
+        return of_tables(args)
+
+
+def parquet_of(args: argparse.Namespace) -> contextlib.AbstractContextManager[Path | None]:
+    """Where DuckDB writes its answer, if it does."""
+    is_parquet = args.format == "parquet" and args.output is not None
+    return outputs.scratch(args.output) if is_parquet else contextlib.nullcontext()
+
+
+def of_tables(args: argparse.Namespace) -> int:
+    writable = [args.parquet] if args.parquet else []
     if fleet.is_dataset(args.file):
         with fleet.opened(args.file, locked=not args.allow_files, writable=writable) as log:
             return answered(log, args)
-    private_as(args.file)
     log = klogger.open(
         args.file, quiet=False, locked=not args.allow_files, writable=writable, settings=True
     )
@@ -160,7 +171,8 @@ def on_spark(args: argparse.Namespace) -> int:
     with connect() as connection, shown(args):
         relation = connection.from_arrow(answer)
         if args.format == "parquet":
-            write_parquet(relation, args.output)
+            with outputs.scratch(args.output) as file:
+                relation.write_parquet(str(file))
         else:
             relation.create_view("answer")
             give(connection.execute("FROM answer"), args)
@@ -268,17 +280,12 @@ def ask(log: Log, query: str, args: argparse.Namespace) -> None:
             log.connection.execute(statement)
         if args.format == "parquet":
             last = statements[-1].query.rstrip().rstrip(";")
-            write_parquet(log.connection.sql(last), args.output)
+            log.connection.sql(last).write_parquet(str(args.parquet))
             return
         cursor = log.connection.execute(statements[-1])
         give(cursor, args)
     except duckdb.Error as error:
         raise explained(log, error, query) from None
-
-
-def write_parquet(answer: duckdb.DuckDBPyRelation, output: Path) -> None:
-    check_link(output)
-    answer.write_parquet(str(output.absolute()))
 
 
 def check_writing(statements: Iterable[Any]) -> None:
@@ -329,12 +336,8 @@ def give(cursor: duckdb.DuckDBPyConnection, args: argparse.Namespace) -> None:
     if args.output is None:
         write_rows(cursor, args.format or "table", sys.stdout)
         return
-    try:
-        check_link(args.output)
-        with args.output.open("w", newline="") as file:
-            write_rows(cursor, args.format or "table", file)
-    except OSError as error:
-        raise Failure(f"cannot write {args.output}: {error.strerror}") from None
+    with outputs.created(args.output, text=True) as file:
+        write_rows(cursor, args.format or "table", file)
 
 
 def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:

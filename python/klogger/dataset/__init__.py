@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klogger import folder
+from klogger import folder, outputs
 from klogger.dataset import cache, index
 from klogger.dataset.store import Local, Store, store_of
 from klogger.dataset.write import Identity, Writer, identity
@@ -257,7 +257,7 @@ def manifest(store: Store, *, create: bool) -> bytes:
             ) from None
         found = json.dumps({"klogger dataset": FORMAT}).encode()
         if isinstance(store, Local):
-            store.folder.mkdir(parents=True, exist_ok=True)
+            outputs.folder(store.folder)
         store.write(MANIFEST, found)
         return found
 

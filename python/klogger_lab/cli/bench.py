@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, add_common, guarded, write
+from klogger.cli import Parser, Progress, add_common, guarded
 from klogger.failure import Failure
+from klogger.outputs import write
 from klogger_lab.bench import answer as answers
 from klogger_lab.bench import cost, events, kernel, rate
 from klogger_lab.bench.answer import Answer
