@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -178,25 +179,29 @@ def scratch(path: str | os.PathLike[str]) -> Iterator[Path]:
         found = None if way.of_kernel else there(way)
         if found is not None:
             check_file(path, found)
-        regular = not way.of_kernel and (found is None or stat.S_ISREG(found.st_mode))
+        if way.of_kernel or (found is not None and not stat.S_ISREG(found.st_mode)):
+            with tempfile.TemporaryDirectory(prefix="klogger-") as private:
+                yield Path(private) / "file"
+                with as_file(existing(path, way), text=False) as to:
+                    copied(Path(private) / "file", to)
+            return
         name = f".{way.name[:100]}.{secrets.token_hex(8)}"
         os.mkdir(name, 0o700, dir_fd=way.folder)
         inside = os.open(name, FOLDER, dir_fd=way.folder)
         try:
             yield Path(f"/proc/self/fd/{inside}/file")
-            if "file" not in os.listdir(inside):
-                return
-            if regular:
+            if "file" in os.listdir(inside):
                 os.replace("file", way.name, src_dir_fd=inside, dst_dir_fd=way.folder)
-                return
-            descriptor = os.open("file", os.O_RDONLY, dir_fd=inside)
-            with open(descriptor, "rb") as whole, as_file(existing(path, way), text=False) as to:
-                shutil.copyfileobj(whole, to)
         finally:
             for left in os.listdir(inside):
                 os.unlink(left, dir_fd=inside)
             os.close(inside)
             os.rmdir(name, dir_fd=way.folder)
+
+
+def copied(file: Path, to: IO[bytes]) -> None:
+    with contextlib.suppress(FileNotFoundError), file.open("rb") as whole:
+        shutil.copyfileobj(whole, to)
 
 
 def folder(path: str | os.PathLike[str], mode: int = 0o777) -> Path:

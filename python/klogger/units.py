@@ -99,6 +99,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def exact(value: decimal.Decimal) -> int | float | str | None:
+    """A number of JSON if a reader gets the same number from it, else its digits as a text."""
+    if not value.is_finite():
+        return None
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if decimal.Decimal(repr(float(value))) == value else str(value)
+
+
 def plain(value: Any) -> Any:
     """A value as JSON can have it."""
     kind = type(value)
@@ -108,7 +117,7 @@ def plain(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else None
     if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return exact(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)):

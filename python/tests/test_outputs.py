@@ -152,6 +152,8 @@ def test_a_link_of_the_caller_is_followed(tmp_path: Path) -> None:
 
 def test_devices_pipes_and_descriptors_are_written_as_they_are(tmp_path: Path) -> None:
     outputs.write("/dev/null", b"1")
+    with outputs.scratch("/dev/null") as place:
+        place.write_bytes(b"1")
     with pytest.raises(Failure, match="cannot write /dev/full: No space left on device"):
         outputs.write("/dev/full", b"1")
     fifo = tmp_path / "fifo"

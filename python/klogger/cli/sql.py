@@ -40,6 +40,10 @@ examples:
 Queries can read the log and no other files, and write none; --allow-files gives them the files that
 you can read and write. Functions make texts of values, as in 'klogger cat': hex(x), thread(pid,
 time), code(x), symbol(x), stack(x), device(x), ip(x), errno(x), and those of the log's schemata.
+
+CSV has texts as they are: a spreadsheet may take one that begins with = + - @ for a formula, so
+import them as texts; a note says how many there are. JSON has null for NaN and infinity, the digits
+as a text of a DECIMAL that a double cannot hold, and a number after a column's second name.
 """
 HELP = """\
 A query ends with ';', and may have several lines. Ctrl-C gives it up.
@@ -52,6 +56,10 @@ WRITING = {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT", "LOAD", "UPDATE_EXTENSIO
 
 CLOSED = "and queries reach only the log"
 OPEN = "--allow-files gives them the files that you can read and write"
+FORMULAS = (
+    "note: {count} texts begin with =, +, -, @ or a tab, and are written as they are; a spreadsheet"
+    " may take them for formulas: import them as texts"
+)
 GREETING = "'.help' says what to type."
 
 
@@ -147,7 +155,8 @@ def answered(log: Log, args: argparse.Namespace) -> int:
 
 
 def question(args: argparse.Namespace) -> str:
-    return str(sys.stdin.read() if args.query in (None, "-") else args.query)
+    text = str(sys.stdin.read() if args.query in (None, "-") else args.query)
+    return text.removeprefix("\ufeff")
 
 
 def shown(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
@@ -344,12 +353,16 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
     names = [d[0] for d in cursor.description or []]
     if form == "csv":
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
+        on_terminal = file.isatty()
+        writer.writerow(map(printable, names) if on_terminal else names)
+        formulas = 0
         for rows in batches(cursor):
-            writer.writerows(
-                [[harmless(v) for v in row] for row in rows] if file.isatty() else rows
-            )
+            formulas += sum(is_formula(v) for row in rows for v in row)
+            writer.writerows([[harmless(v) for v in row] for row in rows] if on_terminal else rows)
+        if formulas:
+            complain(FORMULAS.format(count=f"{formulas:,}"))
     elif form == "json":
+        names = apart(names)
         file.write("[")
         separator = "\n"
         for rows in batches(cursor):
@@ -365,6 +378,21 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
         terminal.print_rows(out, names, shown, numeric)
         if cursor.fetchone() is not None:
             out.print(f"only the first {ROWS_SHOWN:,} rows are shown; --format csv gives all")
+
+
+def apart(names: Iterable[str]) -> list[str]:
+    """Columns of one name get a number, for an object of JSON has each name once."""
+    found: dict[str, None] = {}
+    names = list(names)
+    for name in names:
+        marks = (f"{name}_{n}" for n in range(1, len(names) + 1))
+        own = name if name not in found else next(m for m in marks if m not in (*found, *names))
+        found[own] = None
+    return list(found)
+
+
+def is_formula(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
 def harmless(value: Any) -> Any:
