@@ -27,7 +27,7 @@ from klogger.folder import Folder
 from klogger.made import Made
 from klogger.opening import Opening
 from klogger.sqltext import identifier, literal
-from klogger.units import printable
+from klogger.units import is_utf8, printable
 
 if TYPE_CHECKING:
     from klogger.answers import Report
@@ -438,8 +438,11 @@ def section(of: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def without_glob_characters(tables: Folder) -> tempfile.TemporaryDirectory[str] | None:
-    """DuckDB takes `*?[` in a path for wildcards: then a link to the directory stands in for it."""
-    if not set("*?[]{}") & set(str(tables.root)):
+    """DuckDB takes `*?[` in a path for wildcards, and all paths for UTF-8: where that is wrong, a
+    link to the directory stands in for it.
+    """
+    whole = str(tables.root)
+    if not set("*?[]{}") & set(whole) and is_utf8(whole):
         return None
     link = tempfile.TemporaryDirectory(prefix="klogger-")
     (Path(link.name) / "tables").symlink_to(tables.root)

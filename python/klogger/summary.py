@@ -25,7 +25,7 @@ class Summary:
 
 def summary(log: Log) -> Summary:
     preamble = log.preamble
-    head = Summary(f"{log.path.name}: {command(preamble)}")
+    head = Summary(f"{printable(log.path.name)}: {command(preamble)}")
     logged = sum(e.logged for e in log.events.values())
     # Events of a block that is damaged are missing too, but their types are not known.
     lost = log.rows(

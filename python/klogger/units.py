@@ -91,6 +91,15 @@ def bar(value: float, top: float, width: int) -> str:
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it has no bytes of a file's name, or of an argument, that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def printable(text: str) -> str:
     """Without characters that would act on a terminal."""
     # Nearly all texts have none, and there may be millions.

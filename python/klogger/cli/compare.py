@@ -116,7 +116,7 @@ def compare(args: argparse.Namespace) -> int:
         if args.html:
             from klogger.compare.page import page
 
-            write(args.html, page(found).encode())
+            write(args.html, page(found).encode(errors="replace"))
     with paged() if args.format != "json" else contextlib.nullcontext():
         show(args, found, failing)
     if any(one.status == "failed" for one in found.comparison.analyses):

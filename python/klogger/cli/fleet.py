@@ -215,7 +215,7 @@ def write_page(args: argparse.Namespace, found: Fleet, said: Sequence[str]) -> N
 
     groups = [f"for each {' and '.join(args.by)}"] if args.by else []
     lines = [head(found.entries), *groups]
-    write(args.html, page(args.file, lines, said, found.results).encode())
+    write(args.html, page(args.file, lines, said, found.results).encode(errors="replace"))
 
 
 def check_labels(by: Sequence[str], entries: Sequence[Entry]) -> None:

@@ -48,7 +48,7 @@ def report(
         from klogger.compare.outliers_page import page
 
         commands = [command(dataset, found, one) for one in found.outliers]
-        write(args.html, page(dataset.where, found, args.by, commands).encode())
+        write(args.html, page(dataset.where, found, args.by, commands).encode(errors="replace"))
     if args.format == "json":
         told = as_json(dataset, found, missing, args.by)
         json.dump(told, sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)

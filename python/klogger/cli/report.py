@@ -194,7 +194,7 @@ def write_files(
             head, [*results, *operations(args, log)], event_counts(log), ledger(log), tracks,
             subjects(log),
         )  # fmt: skip
-        write(args.html, page.encode())
+        write(args.html, page.encode(errors="replace"))
         written.append(args.html)
     if args.png:
         from klogger import png

@@ -22,7 +22,7 @@ from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log, connect
 from klogger.statements import has_copy
-from klogger.units import plain, printable
+from klogger.units import is_utf8, plain, printable
 
 ROWS_SHOWN = 1000
 ROWS_AT_ONCE = 10_000
@@ -156,6 +156,8 @@ def answered(log: Log, args: argparse.Namespace) -> int:
 
 def question(args: argparse.Namespace) -> str:
     text = str(sys.stdin.read() if args.query in (None, "-") else args.query)
+    if not is_utf8(text):
+        raise Failure("the query is not UTF-8 text")
     return text.removeprefix("\ufeff")
 
 

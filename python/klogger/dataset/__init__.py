@@ -35,6 +35,7 @@ from klogger.failure import Failure, did_you_mean
 from klogger.folder import RECORDINGS, UUID, Part
 from klogger.log import Log
 from klogger.log import open as open_log
+from klogger.units import is_utf8
 
 MANIFEST = "dataset.json"
 FORMAT = 1
@@ -224,6 +225,11 @@ def is_dataset(where: str | os.PathLike[str]) -> bool:
 
 
 def open(where: str | os.PathLike[str], *, create: bool = False) -> Dataset:
+    if not is_utf8(os.path.abspath(where)):
+        raise Failure(
+            f"{os.fspath(where)}: the name is not UTF-8, and queries cannot name its files",
+            help="rename the folder",
+        )
     store = store_of(where)
     with failing(store.where):
         found = manifest(store, create=create)

@@ -147,7 +147,7 @@ def bench(args: argparse.Namespace) -> int:
         # Pictures cost half a second to load, which the terminal does not need.
         from klogger_lab.bench.page import page
 
-        write(args.html, page(found).encode())
+        write(args.html, page(found).encode(errors="replace"))
     if args.format or not args.html:
         say(args, found)
     return 0 if found.measurable else 1

@@ -122,7 +122,7 @@ def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -
     if args.html and all_done:
         from klogger_lab.study import page
 
-        write(args.html, page.page(all_done, here).encode())
+        write(args.html, page.page(all_done, here).encode(errors="replace"))
         written.append(args.html)
     if args.png:
         from klogger import png
