@@ -420,21 +420,30 @@ def declaring(event: str, first: str) -> str:
     """The schema that has an event; `first` if it has it, or if none does."""
     files = [path for base in schemata() for path in sorted(base.glob("*/*.klogger"))]
     files.sort(key=lambda path: path.stem != first)
-    for path in files:
-        if names(path, event) and event.upper() in events_of(path):
+    texts = {path: text for path in files if (text := schema_text(path))}
+    # To ask klogger for the events of a schema, which may have them from a text that it includes,
+    # takes a second.
+    declared = re.compile(rf"^\s*event\s+{re.escape(event)}\b", re.IGNORECASE | re.MULTILINE)
+    for path, text in texts.items():
+        if declared.search(text):
+            return path.stem
+    named = re.compile(rf"\b{re.escape(event)}\b", re.IGNORECASE)
+    for path, text in texts.items():
+        if named.search(text) and event.upper() in events_of(path):
             return path.stem
     return first
 
 
-def names(file: Path, event: str) -> bool:
-    """Whether a schema's text has the name of an event. To ask klogger for its events takes a
-    second, and there are more than twenty files.
-    """
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@functools.lru_cache(64)
+def schema_text(file: Path) -> str:
+    """The text of a schema, without its comments; empty if it cannot be read."""
     try:
-        text = file.read_text(errors="replace")
-    except OSError:
-        return False
-    return bool(re.search(rf"\b{re.escape(event)}\b", text, re.IGNORECASE))
+        return COMMENT.sub(" ", sources.read(file, schemata()))
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def events_of(file: Path) -> frozenset[str]:
