@@ -44,7 +44,8 @@ def summary(log: Log) -> Summary:
     if host.get("cpu_model"):
         place.append(str(host["cpu_model"]))
     head.lines.append(printable(", ".join([*when(preamble), *place])))
-    scope = chosen(preamble) or {
+    threads = chosen(preamble)
+    scope = threads or {
         "all": "all threads",
         "processes": "the workload's threads only",
     }.get(str(preamble.get("scope")), "")
@@ -56,6 +57,8 @@ def summary(log: Log) -> Summary:
     head.warnings = losses.samples(log) + losses.excluded(log) + analysis.refused(log.schemas)
     if not logged:
         head.warnings.append("the log has no events")
+    elif threads and not any(e.logged for e in log.events.values() if e.schema != "klogger"):
+        head.warnings.append(f"no event was logged of {threads}: perhaps no thread matched")
     return head
 
 
