@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,15 @@ def test_a_name_that_is_no_text(small_log: Path, tmp_path: Path) -> None:
     done = run(named, os.fsdecode(b"SELECT \xff"))
     assert (done.returncode, done.stderr) == (2, "klogger: the query is not UTF-8 text\n")
     assert not units.is_utf8(str(named))
+
+
+def test_names_of_columns_do_not_act_on_a_terminal(small_log: Path) -> None:
+    ours, theirs = pty.openpty()
+    query = 'SELECT 1 AS "evil\x1b]0;owned\x07\x9b"'
+    words = [*SQL, str(small_log), query, "--format", "csv"]
+    subprocess.run(words, stdout=theirs, stdin=subprocess.DEVNULL, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert "evil" in shown
+    assert [c for c in shown if not c.isprintable() and c not in "\r\n"] == []
