@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klogger import program
+from klogger import program, sources
 from klogger.failure import Failure, did_you_mean
 
 # `samples` is for `klogger compare` alone, `histogram` and `combine` are for datasets. They are
@@ -46,6 +45,8 @@ KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 # Parts that name no column, and what they may be; the first is what they are if they are not given.
 CHOICES = {"scale": ("linear", "log"), "zoom": ("none", "ends"), "rows": ("high", "low")}
+# What may be included: a file beside the analysis, or beside those of another schema.
+INCLUDED = re.compile(r"(\.\./\.\./\w+/analyses/)?\w+")
 HEADER_LINE = re.compile(
     r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<unit>[^\]]*)\])?:)?(?P<text>.*)"
 )
@@ -152,7 +153,7 @@ class Analysis:
         parts = [self.setup, *self.sections.values(), self.samples, self.histogram]
         for name in self.includes:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                parts.append((self.folder / f"{name}.sql").read_text())
+                parts.append(sources.read(self.folder / f"{name}.sql", schemata()))
         return "\n".join(parts)
 
     def line_with(self, start: str) -> int:
@@ -184,9 +185,9 @@ def parse(path: Path, schema: str) -> Analysis:
     """Reads an analysis. What is wrong with its header is in its `faults`."""
     analysis = Analysis(path.stem, path, schema)
     try:
-        text = path.read_text()
+        text = sources.read(path, schemata())
     except OSError as error:
-        analysis.faults.append(Fault(f"cannot be read: {error.strerror}"))
+        analysis.faults.append(Fault(f"cannot be read: {error.strerror}", help=remedy(error)))
         return analysis
     except UnicodeDecodeError as error:
         analysis.faults.append(Fault(f"byte {error.start} is not UTF-8 text"))
@@ -205,6 +206,14 @@ def parse(path: Path, schema: str) -> Analysis:
 
 
 HEADER_HELP = "docs/analyses.md describes the header"
+OWN_HELP = (
+    "only files are read that are yours or root's and that nobody else can write: copy the folder"
+    " of the schema, or name the folder above it in KLOGGER_SCHEMATA if you trust its owner"
+)
+
+
+def remedy(error: OSError) -> str:
+    return OWN_HELP if isinstance(error, sources.Refused) else ""
 
 
 def stray_keys(lines: list[str]) -> list[Fault]:
@@ -257,6 +266,9 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
                 raise ValueError(f"'{value}' is not a number")
             analysis.order = int(value)
         case "include":
+            for word in words:
+                if not INCLUDED.fullmatch(word):
+                    raise ValueError(f"'{word}' is neither NAME nor ../../SCHEMA/analyses/NAME")
             analysis.includes += words
         case "note":
             analysis.notes.append(value)
@@ -321,6 +333,9 @@ def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
 
 def searched(schemas: Iterable[Mapping[str, Any]]) -> str:
     """Why a log has no analyses: for schemata of the user's own, where they would be."""
+    schemas = list(schemas)
+    if refused(schemas):
+        return "those of its schemata are not read"
     files = [Path(str(s.get("file", ""))) for s in schemas]
     own = [str(file.parent / "analyses") for file in files if file.is_absolute()]
     return f"there are none in {' and '.join(own)}" if own else "the log's schemata bring none"
@@ -340,10 +355,27 @@ def files_of(name: str, file: str) -> list[Path]:
     return next((found for found in places if found), [])
 
 
+def refused(schemas: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The folders with analyses beside the files of a log's schemata that are not read, and why."""
+    found = []
+    for schema in schemas:
+        file = str(schema.get("file", ""))
+        for folder in folders_of("", file):
+            for place in (folder / "analyses", folder):
+                try:
+                    sources.names_in(place, schemata())
+                except sources.Refused as error:
+                    found.append(f"{place} is not read: it {error.strerror}; {OWN_HELP}")
+                    break
+                except OSError:
+                    continue
+    return list(dict.fromkeys(found))
+
+
 def spans_of(name: str, file: str) -> Path | None:
     """The file with a schema's spans, from the first place that has it, as with its analyses."""
     places = folders_of(name, file)
-    return next((place / SPANS for place in places if (place / SPANS).is_file()), None)
+    return next((place / SPANS for place in places if SPANS in names_of(place)), None)
 
 
 def derived_of(name: str, file: str) -> list[Path]:
@@ -363,15 +395,23 @@ def folders_of(name: str, file: str) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*.sql") if not p.name.startswith("_") and p.name != SPANS)
+    names = (n for n in names_of(folder) if n.endswith(".sql") and not n.startswith(("_", ".")))
+    return sorted(folder / name for name in names if name != SPANS)
+
+
+def names_of(folder: Path) -> list[str]:
+    """None of a folder that is not there or is not to be trusted: `refused` says so."""
+    try:
+        return sources.names_in(folder, schemata())
+    except OSError:
+        return []
 
 
 def has_header(path: Path) -> bool:
     """Whether it is an analysis, and not some other SQL."""
     try:
-        with path.open(errors="replace") as file:
-            head = [line for line in itertools.islice(file, 40) if line.startswith("--")]
-    except OSError:
+        head = sources.read(path, schemata()).splitlines()[:40]
+    except (OSError, UnicodeDecodeError):
         return False
     return any(re.match("-- (title|question|events):", line) for line in head)
 
@@ -380,21 +420,30 @@ def declaring(event: str, first: str) -> str:
     """The schema that has an event; `first` if it has it, or if none does."""
     files = [path for base in schemata() for path in sorted(base.glob("*/*.klogger"))]
     files.sort(key=lambda path: path.stem != first)
-    for path in files:
-        if names(path, event) and event.upper() in events_of(path):
+    texts = {path: text for path in files if (text := schema_text(path))}
+    # To ask klogger for the events of a schema, which may have them from a text that it includes,
+    # takes a second.
+    declared = re.compile(rf"^\s*event\s+{re.escape(event)}\b", re.IGNORECASE | re.MULTILINE)
+    for path, text in texts.items():
+        if declared.search(text):
+            return path.stem
+    named = re.compile(rf"\b{re.escape(event)}\b", re.IGNORECASE)
+    for path, text in texts.items():
+        if named.search(text) and event.upper() in events_of(path):
             return path.stem
     return first
 
 
-def names(file: Path, event: str) -> bool:
-    """Whether a schema's text has the name of an event. To ask klogger for its events takes a
-    second, and there are more than twenty files.
-    """
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@functools.lru_cache(64)
+def schema_text(file: Path) -> str:
+    """The text of a schema, without its comments; empty if it cannot be read."""
     try:
-        text = file.read_text(errors="replace")
-    except OSError:
-        return False
-    return bool(re.search(rf"\b{re.escape(event)}\b", text, re.IGNORECASE))
+        return COMMENT.sub(" ", sources.read(file, schemata()))
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def events_of(file: Path) -> frozenset[str]:

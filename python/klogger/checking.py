@@ -144,7 +144,7 @@ def faults_on(one: Analysis, log: Path) -> list[Told]:
                 continue
             where = f"{one.path}, section '{name}'"
             try:
-                statements.execute(session.prepared(one), one.placed(name), where)
+                statements.execute_whole(session.prepared(one), one.placed(name), where)
             except Failure as failure:
                 return [Told(str(failure), failure.message, help=failure.help)]
     faults = []

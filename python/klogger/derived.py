@@ -20,7 +20,7 @@ from klogger import analysis
 from klogger.analysis import Analysis
 from klogger.columns import Column
 from klogger.failure import Failure
-from klogger.statements import execute
+from klogger.statements import check_query, executed
 
 VIEW = "klogger_derived"
 TIMES = ("time", "from_ns")
@@ -52,8 +52,11 @@ def prepare(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[Col
     if "table" not in one.sections:
         raise Failure(f"{one.path}: no section 'table'")
     where = f"{one.path}, section 'table'"
-    execute(cursor, f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {one.placed('table')}", where)
-    rows = execute(cursor, f"DESCRIBE {VIEW}", where).fetchall()
+    check_query(cursor, one.placed("table"), where)
+    with executed(cursor, f"CREATE OR REPLACE TEMP VIEW {VIEW} AS {one.placed('table')}", where):
+        pass
+    with executed(cursor, f"DESCRIBE {VIEW}", where) as described:
+        rows = described.fetchall()
     columns = tuple(Column(str(name), str(kind)) for name, kind, *_ in rows)
     return columns, check(one, columns)
 

@@ -20,7 +20,7 @@ from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
 from klogger.sqltext import identifier
-from klogger.statements import Connection, execute, execute_whole, include
+from klogger.statements import Connection, execute_whole, executed, include
 from klogger.units import plain
 
 # A log is untrusted, and a table of a million threads cannot be read.
@@ -280,7 +280,9 @@ def check_drawn(result: Result) -> None:
 
 def section_rows(one: Analysis, cursor: duckdb.DuckDBPyConnection, section: str) -> Rows:
     limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
-    return fetch(execute(cursor, one.placed(section), f"{one.path}, section '{section}'"), limit)
+    where = f"{one.path}, section '{section}'"
+    with executed(cursor, one.placed(section), where) as rows:
+        return fetch(rows, limit)
 
 
 def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from klogger import outputs
 from klogger.failure import Failure
 from klogger.program import JSON, cannot_run, find_klogger, said
 
@@ -44,23 +45,44 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
         raise Failure(f"{name}: no such file", help="'klogger record' makes logs")
     if not os.access(log, os.R_OK):
         raise Failure(f"{log}: permission denied", help="check its owner and mode, or use sudo")
+    return made_beside(log, quiet=quiet) or made_elsewhere(log, quiet=quiet)
+
+
+def made_beside(log: Path, *, quiet: bool) -> Path | None:
+    """None: its folder cannot be written, or has tables that somebody else has made."""
     beside = log.with_name(log.name + SUFFIX)
-    if beside.exists() or os.access(log.parent, os.W_OK):
-        failure = export(log, None, quiet=quiet)
-        if failure is None:
-            return beside
-        if os.access(log.parent, os.W_OK):
-            raise failure
+    can_write = os.access(log.parent, os.W_OK)
+    if strange(beside) or not (beside.exists() or can_write):
+        return None
+    failure = export(log, None, quiet=quiet)
+    if failure is None and (why := strange(beside)):
+        raise Failure(f"{beside}: {why}")
+    if failure is not None and can_write:
+        raise failure
+    return beside if failure is None else None
+
+
+def made_elsewhere(log: Path, *, quiet: bool) -> Path:
     elsewhere = cache_directory(log)
     if not quiet:
-        print(
-            f"klogger: {log.parent}: cannot write there; its tables are kept in {elsewhere}",
-            file=sys.stderr,
-        )
+        beside = log.with_name(log.name + SUFFIX)
+        why = strange(beside)
+        place = f"{beside}: {why}" if why else f"{log.parent}: cannot write there"
+        print(f"klogger: {place}; its tables are kept in {elsewhere}", file=sys.stderr)
     failure = export(log, elsewhere, quiet=quiet)
     if failure is not None:
         raise failure
     return elsewhere
+
+
+def strange(beside: Path) -> str:
+    """Why the tables beside a log are not believed: somebody else may have made them."""
+    if not os.path.lexists(beside):
+        return ""
+    try:
+        return outputs.foreign(beside)
+    except OSError as error:
+        return f"{error.strerror}"
 
 
 def has_segments(folder: Path) -> bool:
@@ -81,7 +103,7 @@ def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
         log.absolute(),
     ]
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        outputs.own_folder(out.parent)
         command += ["-o", out]
     show = not quiet and sys.stderr.isatty()
     try:

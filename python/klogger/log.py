@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from klogger import folder, gaps, happened, prelude, spans, sqlerror
+from klogger import folder, gaps, happened, outputs, prelude, spans, sqlerror
 from klogger.export import cache_home
 from klogger.failure import Failure, did_you_mean
 from klogger.folder import Folder
 from klogger.made import Made
 from klogger.opening import Opening
 from klogger.sqltext import identifier, literal
-from klogger.units import printable
+from klogger.units import is_utf8, printable
 
 if TYPE_CHECKING:
     from klogger.answers import Report
@@ -253,12 +253,13 @@ def open(
     quiet: bool = True,
     locked: bool = False,
     writable: Iterable[Path] = (),
+    settings: bool = False,
 ) -> Log:
     """Opens a log, the directory that `klogger export --to parquet` made of one, or the entry of a
     recording in a dataset.
 
-    `locked`: queries can reach no files but the log's own tables, and those that are `writable`.
-    `quiet`: see `export.tables_of`.
+    `locked`: queries can reach no files but the log's own tables, and those that are `writable`;
+    and change no settings, unless `settings`. `quiet`: see `export.tables_of`.
     """
     tables = folder.find(path, quiet=quiet)
     directory = tables.directory
@@ -276,6 +277,8 @@ def open(
         raise Failure(f"{directory}: {message}", help=tables.remedy()) from None
     if locked:
         lock(connection, tables, writable)
+        if not settings:
+            lock_settings(connection)
         log.locked = True
     return log
 
@@ -312,8 +315,11 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection.execute("SET autoload_known_extensions = false")
     spill = cache_home() / "spill"
     # Where it cannot be made, only what does not fit into memory fails, with DuckDB's message.
-    with contextlib.suppress(OSError):
-        spill.mkdir(parents=True, exist_ok=True)
+    try:
+        outputs.own_folder(spill.parent)
+        outputs.own_folder(spill)
+    except (OSError, Failure):
+        spill = Path("/proc/no-place-to-spill-to")
     connection.execute(f"SET temp_directory = {literal(str(spill))}")
     return connection
 
@@ -338,6 +344,15 @@ def lock(connection: duckdb.DuckDBPyConnection, tables: Folder, writable: Iterab
         listed = ", ".join(literal(str(path)) for path in paths)
         connection.execute(f"SET {setting} = [{listed}]")
     connection.execute("SET enable_external_access = false")
+
+
+def lock_settings(connection: duckdb.DuckDBPyConnection, but: Iterable[str] = ()) -> None:
+    """Nothing can raise the limits of memory and threads any more. `but`: what klogger itself still
+    changes.
+    """
+    listed = ", ".join(map(literal, but))
+    connection.execute(f"SET allowed_configs = [{listed}]")
+    connection.execute("SET lock_configuration = true")
 
 
 def events_known(made: Made, kept: Opening | None) -> Events:
@@ -423,8 +438,11 @@ def section(of: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def without_glob_characters(tables: Folder) -> tempfile.TemporaryDirectory[str] | None:
-    """DuckDB takes `*?[` in a path for wildcards: then a link to the directory stands in for it."""
-    if not set("*?[]{}") & set(str(tables.root)):
+    """DuckDB takes `*?[` in a path for wildcards, and all paths for UTF-8: where that is wrong, a
+    link to the directory stands in for it.
+    """
+    whole = str(tables.root)
+    if not set("*?[]{}") & set(whole) and is_utf8(whole):
         return None
     link = tempfile.TemporaryDirectory(prefix="klogger-")
     (Path(link.name) / "tables").symlink_to(tables.root)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import duckdb
 
+from klogger import outputs
+from klogger.failure import Failure
+
 HISTORY_MAX = 1000
 
 
@@ -88,8 +91,8 @@ def editing(names: Iterable[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            history.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, Failure):
+            outputs.own_folder(history.parent)
             readline.write_history_file(history)
             history.chmod(0o600)
 

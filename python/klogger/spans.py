@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from klogger import analysis, cpu_spans, folders, statements
+from klogger import analysis, cpu_spans, folders, sources, statements
 from klogger.analysis import Analysis, Fault
 from klogger.failure import Failure, did_you_mean
 from klogger.made import Made
@@ -170,11 +170,15 @@ INCLUDE = re.compile(r"-- include: (.*)")
 def parse(path: Path, schema: str) -> Analysis:
     """A file of spans has no header but lines `-- include:`; all other comments are comments."""
     try:
-        text = path.read_text()
+        text = sources.read(path, analysis.schemata())
     except (OSError, UnicodeDecodeError) as error:
-        return Analysis("spans", path, schema, faults=[Fault(f"cannot be read: {error}")])
+        why = error.strerror if isinstance(error, OSError) else error
+        return Analysis("spans", path, schema, faults=[Fault(f"cannot be read: {why}")])
     words = [word for match in map(INCLUDE.fullmatch, text.splitlines()) if match
              for word in re.split(r"[,\s]+", match[1]) if word]  # fmt: skip
+    if wrong := [word for word in words if not analysis.INCLUDED.fullmatch(word)]:
+        fault = Fault(f"'{wrong[0]}' is neither NAME nor ../../SCHEMA/analyses/NAME")
+        return Analysis("spans", path, schema, faults=[fault])
     return Analysis("spans", path, schema, includes=tuple(words), setup=text)
 
 

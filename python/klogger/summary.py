@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
-from klogger import ledger, losses
+from klogger import analysis, ledger, losses
 from klogger.durations import duration
 from klogger.ledger import Ledger
 from klogger.log import Log, section
@@ -25,7 +25,7 @@ class Summary:
 
 def summary(log: Log) -> Summary:
     preamble = log.preamble
-    head = Summary(f"{log.path.name}: {command(preamble)}")
+    head = Summary(f"{printable(log.path.name)}: {command(preamble)}")
     logged = sum(e.logged for e in log.events.values())
     # Events of a block that is damaged are missing too, but their types are not known.
     lost = log.rows(
@@ -44,7 +44,8 @@ def summary(log: Log) -> Summary:
     if host.get("cpu_model"):
         place.append(str(host["cpu_model"]))
     head.lines.append(printable(", ".join([*when(preamble), *place])))
-    scope = chosen(preamble) or {
+    threads = chosen(preamble)
+    scope = threads or {
         "all": "all threads",
         "processes": "the workload's threads only",
     }.get(str(preamble.get("scope")), "")
@@ -53,9 +54,11 @@ def summary(log: Log) -> Summary:
         printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}")
     )
     head.ledger = ledger.read(log)
-    head.warnings = losses.samples(log) + losses.excluded(log)
+    head.warnings = losses.samples(log) + losses.excluded(log) + analysis.refused(log.schemas)
     if not logged:
         head.warnings.append("the log has no events")
+    elif threads and not any(e.logged for e in log.events.values() if e.schema != "klogger"):
+        head.warnings.append(f"no event was logged of {threads}: perhaps no thread matched")
     return head
 
 

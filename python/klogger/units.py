@@ -91,12 +91,30 @@ def bar(value: float, top: float, width: int) -> str:
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it has no bytes of a file's name, or of an argument, that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def printable(text: str) -> str:
     """Without characters that would act on a terminal."""
     # Nearly all texts have none, and there may be millions.
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def exact(value: decimal.Decimal) -> int | float | str | None:
+    """A number of JSON if a reader gets the same number from it, else its digits as a text."""
+    if not value.is_finite():
+        return None
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if decimal.Decimal(repr(float(value))) == value else str(value)
 
 
 def plain(value: Any) -> Any:
@@ -108,7 +126,7 @@ def plain(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else None
     if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return exact(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)):

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from klogger import outputs
 from klogger.export import cache_home
 from klogger.failure import Failure
 
@@ -35,6 +36,8 @@ def build(folder: Path, name: str, compiler: str = "", flags: Sequence[str] = ()
     command = [*find_compiler(name, compiler), *FLAGS, *flags]
     # The program's name is what logs call its threads.
     program = cache_home() / "studies" / key(source, command) / source.stem
+    # It is run, so nobody else may have put it there.
+    outputs.own_folder(cache_home())
     if not program.exists():
         compile_to(program, source, command)
     return program
@@ -70,7 +73,7 @@ def compile_to(program: Path, source: Path, command: Sequence[str]) -> None:
     found.
     """
     try:
-        program.parent.mkdir(parents=True, exist_ok=True)
+        outputs.folder(program.parent, 0o700)
         handle, made = tempfile.mkstemp(dir=program.parent)
     except OSError as error:
         raise Failure(

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import duckdb
 import pytest
+import support
 
-from klogger import findings
+import klogger
+from klogger import executor, expectation, findings, summary
 from klogger.analysis import Analysis
 from klogger.cli import report
 from klogger.executor import LOW_WEIGHT, Result, weight_of
@@ -140,3 +143,36 @@ def copy_with_schema(log: Path, to: Path, file: str) -> Path:
     meta["preamble"]["schemas"] = [{"name": "mine", "file": file, "user": False}]
     (to / "meta.json").write_text(json.dumps(meta))
     return to
+
+
+@pytest.mark.parametrize(("took", "weight"), [("1us", 0.003), ("100us", 0.3)])
+def test_calls_weigh_as_much_as_the_time_that_they_took(
+    tmp_path: Path, took: str, weight: float
+) -> None:
+    """And not their share of all calls: three failed opens stood before seconds of waiting."""
+    case = expectation.Expectation(tmp_path, "files", "files", "guessed")
+    for number in (1, 2, 3):
+        case.log += [
+            f"{number}us 0 NAMED file={number} path=/d/{number}",
+            f"{number}us 0 LOOK file={number} result=-2 call=openat tid=10 took={took}",
+        ]
+    case.log += ["process 10 prog", "end 1ms"]
+    log = expectation.make(case, tmp_path / "x.klog-parquet")
+    with klogger.open(log, locked=True) as opened:
+        (one,) = executor.run_all(opened, executor.choose(opened, ["guessed"]))
+    assert one.weights == [pytest.approx(weight)]
+
+
+def test_a_choice_that_matched_no_thread_is_told(tmp_path: Path) -> None:
+    log = support.empty_log(tmp_path / "x.klog-parquet", "lifecycle")
+    meta = json.loads((log / "meta.json").read_text())
+    meta["preamble"]["recorder"] = {"threads": {"comms": ["nosuchname"]}}
+    (log / "meta.json").write_text(json.dumps(meta))
+    with klogger.open(log) as opened:
+        opened.events["MARK"] = dataclasses.replace(
+            opened.events["ENDED"], name="MARK", schema="klogger", logged=1
+        )
+        warnings = summary.summary(opened).warnings
+    assert warnings == [
+        "no event was logged of threads named nosuchname: perhaps no thread matched"
+    ]

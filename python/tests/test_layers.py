@@ -17,6 +17,9 @@ HERE = Path(__file__).resolve().parents[1]
 LAYERS = [
     {
         "failure",
+        "paths",
+        "sources",
+        "outputs",
         "durations",
         "units",
         "sqltext",

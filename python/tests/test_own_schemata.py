@@ -331,3 +331,17 @@ def test_json_has_the_place_of_a_fault_in_a_header(tmp_path: Path) -> None:
     (fault,) = json.loads(out)[0]["diagnostics"]
     assert (fault["line"], fault["column"]) == (3, 12)
     assert fault["message"] == "the schema has no event B"
+
+
+def test_who_declares_an_event_is_found_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_schema(tmp_path / "mine", "mine")
+    monkeypatch.setenv("KLOGGER_SCHEMATA", str(tmp_path))
+    monkeypatch.setenv("KLOGGER", "/bin/false")
+    assert analysis.declaring("work", "other") == "mine"
+    assert analysis.declaring("VEC_IN", "causes") == "interrupt"
+    # A word in a comment declares nothing.
+    (tmp_path / "mine" / "mine.klogger").write_text("/*\nevent WORK\n*/\n// event WORK\n")
+    analysis.schema_text.cache_clear()
+    assert analysis.declaring("WORK", "other") == "other"

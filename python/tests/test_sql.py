@@ -225,3 +225,45 @@ def test_text_of_a_log_cannot_act_on_the_terminal(
     _, out, _ = ask(capsys, small_log, "SELECT '\x1b[31m[bold]x' AS a")
     assert "\x1b" not in out
     assert "[31m[bold]x" in out
+
+
+def test_json_loses_no_column_and_no_digit(
+    capsys: pytest.CaptureFixture[str], small_log: Path
+) -> None:
+    query = (
+        "SELECT 1 AS a, 2 AS a, 3 AS a_1, 'nan'::DOUBLE AS n, ['-inf'::DOUBLE] AS l,"
+        " 12345678901234567890.12::DECIMAL(38, 2) AS d, 0.25::DECIMAL(38, 2) AS e,"
+        " 170141183460469231731687303715884105727::HUGEINT AS h, to_timestamp(0) AS t"
+    )
+    code, out, _ = ask(capsys, small_log, query, "--format", "json")
+    assert code == 0
+    (row,) = json.loads(out, parse_constant=pytest.fail)
+    assert row == {
+        "a": 1, "a_2": 2, "a_1": 3, "n": None, "l": [None], "d": "12345678901234567890.12",
+        "e": 0.25, "h": 170141183460469231731687303715884105727, "t": "1970-01-01 00:00:00+00:00",
+    }  # fmt: skip
+
+
+def test_a_csv_says_that_it_has_formulas(
+    capsys: pytest.CaptureFixture[str], small_log: Path
+) -> None:
+    query = "SELECT '=1+2' AS a, '@x' AS b, -1 AS c, '1=1' AS d"
+    code, out, err = ask(capsys, small_log, query, "--format", "csv")
+    assert (code, out) == (0, "a,b,c,d\n=1+2,@x,-1,1=1\n")
+    assert "note: 2 texts begin with =" in err
+
+
+def test_a_byte_order_mark_is_no_part_of_a_query(
+    capsys: pytest.CaptureFixture[str], small_log: Path
+) -> None:
+    assert ask(capsys, small_log, "\ufeffSELECT 7 AS x", "--format", "csv")[:2] == (0, "x\n7\n")
+
+
+def test_no_query_writes_files_within_with(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
+    query = f"WITH a AS (COPY (SELECT 1) TO '{small_log}/x.parquet') FROM a"
+    code, _, err = ask(capsys, small_log, query)
+    assert code == 2
+    assert "COPY reaches files" in err
+    assert not (small_log / "x.parquet").exists()

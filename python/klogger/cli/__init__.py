@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import io
 import json
 import os
 import re
@@ -18,13 +20,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import IO, NoReturn
 
 from klogger.export import Printed
 from klogger.failure import Failure, nearest
 from klogger.units import printable
 
+# What a standard output ends with that is full, closed, or on a disk that fails.
+OUTPUT = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EPIPE)
 # The environment variable that says how messages are printed.
 MESSAGES = "KLOGGER_MESSAGES"
 
@@ -87,9 +90,15 @@ def complain(what: object, who: str = "klogger") -> None:
         said: dict[str, object] = {"message": kind, "text": str(what)}
         if isinstance(what, Failure):
             said = {"message": "error", "text": what.message, "help": what.help}
-        print(json.dumps(said), file=sys.stderr)
+        say(json.dumps(said))
         return
-    print(fitted(f"{who}: {what}", sys.stderr), file=sys.stderr)
+    say(fitted(f"{who}: {what}", sys.stderr))
+
+
+def say(line: str) -> None:
+    """Where nobody can read it, it is not said."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def complain_of(missing: Mapping[str, str]) -> None:
@@ -98,7 +107,7 @@ def complain_of(missing: Mapping[str, str]) -> None:
         complain(f"warning: recording {log} is left out: {why}")
 
 
-def fitted(text: str, file: TextIO) -> str:
+def fitted(text: str, file: IO[str]) -> str:
     """Harmless, and as wide as the terminal if the file is one: lines are broken between words, and
     what follows is under the first word after the label, as width.rs does it.
     """
@@ -136,11 +145,47 @@ def private_as(*logs: str | os.PathLike[str]) -> None:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Runs a command: a Failure becomes one message and exit code 2."""
+    """Runs a command: a Failure becomes one message and exit code 2, and so does an output that
+    cannot be written.
+    """
     # As other filters do: `klogger sql ... | head` ends without a word.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # While it is ignored, the exit codes of programs that we run are lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    prepare_streams()
+    try:
+        code = ended(work)
+        sys.stdout.flush()
+        return code
+    except OSError as error:
+        if error.filename is not None or error.errno not in OUTPUT:
+            raise
+        # What is left of it must not be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        complain(Failure(f"cannot write to the standard output: {error.strerror}"))
+        return 2
+
+
+def prepare_streams() -> None:
+    """A descriptor that was closed by the caller leads nowhere: a file that is opened later must
+    not get its number. A character that the locale does not have is written as its number.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def ended(work: Callable[[], int]) -> int:
+    """The exit code of a command."""
     try:
         return work()
     except Printed:
@@ -150,23 +195,6 @@ def guarded(work: Callable[[], int]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        check_link(path)
-        path.write_bytes(content)
-    except OSError as error:
-        raise Failure(f"cannot write {path}: {error.strerror}") from None
-
-
-def check_link(path: Path) -> None:
-    """In a folder that others can write to, a link may lead to a file of this user."""
-    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
-        raise Failure(
-            f"cannot write {path}: it is a link that another user made", help="choose another name"
-        )
 
 
 class Progress:

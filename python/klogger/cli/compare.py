@@ -19,11 +19,11 @@ from klogger.cli import (
     fleet,
     guarded,
     private_as,
-    write,
 )
 from klogger.cli.pager import paged
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
+from klogger.outputs import write
 
 EPILOG = """\
 examples:
@@ -116,7 +116,7 @@ def compare(args: argparse.Namespace) -> int:
         if args.html:
             from klogger.compare.page import page
 
-            write(args.html, page(found).encode())
+            write(args.html, page(found).encode(errors="replace"))
     with paged() if args.format != "json" else contextlib.nullcontext():
         show(args, found, failing)
     if any(one.status == "failed" for one in found.comparison.analyses):

@@ -14,7 +14,7 @@ from typing import Any
 
 from klogger import dataset as datasets
 from klogger import executors, terminal
-from klogger.cli import Progress, complain, complain_of, write
+from klogger.cli import Progress, complain, complain_of
 from klogger.cli.pager import paged
 from klogger.dataset import Dataset, Entry, checks, query
 from klogger.dataset.fleet import Fleet, answers
@@ -22,6 +22,7 @@ from klogger.dataset.store import Local
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.log import Log
+from klogger.outputs import write
 
 # Of each analysis, while others are worked on.
 FIRST_ROWS = 3
@@ -214,7 +215,7 @@ def write_page(args: argparse.Namespace, found: Fleet, said: Sequence[str]) -> N
 
     groups = [f"for each {' and '.join(args.by)}"] if args.by else []
     lines = [head(found.entries), *groups]
-    write(args.html, page(args.file, lines, said, found.results).encode())
+    write(args.html, page(args.file, lines, said, found.results).encode(errors="replace"))
 
 
 def check_labels(by: Sequence[str], entries: Sequence[Entry]) -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from klogger import terminal
-from klogger.cli import complain, complain_of, write
+from klogger.cli import complain, complain_of
 from klogger.cli.pager import paged
 from klogger.compare import outliers
 from klogger.compare.outliers import VALUES_MIN, Found, Outlier
@@ -19,6 +19,7 @@ from klogger.compare.outliers_text import ID_LENGTH, conclusion, effect_of, head
 from klogger.dataset import Dataset, Entry
 from klogger.dataset.store import Local
 from klogger.failure import Failure
+from klogger.outputs import write
 
 # Of a terminal.
 LINES = 20
@@ -47,7 +48,7 @@ def report(
         from klogger.compare.outliers_page import page
 
         commands = [command(dataset, found, one) for one in found.outliers]
-        write(args.html, page(dataset.where, found, args.by, commands).encode())
+        write(args.html, page(dataset.where, found, args.by, commands).encode(errors="replace"))
     if args.format == "json":
         told = as_json(dataset, found, missing, args.by)
         json.dump(told, sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)

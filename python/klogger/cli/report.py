@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import klogger
 from klogger import executor, findings, remarks, terminal, waterfall
 from klogger.analysis import searched
-from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as, write
+from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.executor import Result
 from klogger.log import Log
+from klogger.outputs import write
 from klogger.summary import Summary, event_counts, summary
 from klogger.units import printable
 
@@ -193,7 +194,7 @@ def write_files(
             head, [*results, *operations(args, log)], event_counts(log), ledger(log), tracks,
             subjects(log),
         )  # fmt: skip
-        write(args.html, page.encode())
+        write(args.html, page.encode(errors="replace"))
         written.append(args.html)
     if args.png:
         from klogger import png

@@ -16,12 +16,13 @@ from typing import Any
 import duckdb
 
 import klogger
-from klogger import catalogue, losses, prompt, spans, sqlerror, terminal
-from klogger.cli import Parser, add_common, check_link, complain, fleet, guarded, private_as
+from klogger import catalogue, losses, outputs, prompt, spans, sqlerror, terminal
+from klogger.cli import Parser, add_common, complain, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log, connect
-from klogger.units import plain, printable
+from klogger.statements import has_copy
+from klogger.units import is_utf8, plain, printable
 
 ROWS_SHOWN = 1000
 ROWS_AT_ONCE = 10_000
@@ -39,6 +40,10 @@ examples:
 Queries can read the log and no other files, and write none; --allow-files gives them the files that
 you can read and write. Functions make texts of values, as in 'klogger cat': hex(x), thread(pid,
 time), code(x), symbol(x), stack(x), device(x), ip(x), errno(x), and those of the log's schemata.
+
+CSV has texts as they are: a spreadsheet may take one that begins with = + - @ for a formula, so
+import them as texts; a note says how many there are. JSON has null for NaN and infinity, the digits
+as a text of a DECIMAL that a double cannot hold, and a number after a column's second name.
 """
 HELP = """\
 A query ends with ';', and may have several lines. Ctrl-C gives it up.
@@ -51,6 +56,10 @@ WRITING = {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT", "LOAD", "UPDATE_EXTENSIO
 
 CLOSED = "and queries reach only the log"
 OPEN = "--allow-files gives them the files that you can read and write"
+FORMULAS = (
+    "note: {count} texts begin with =, +, -, @ or a tab, and are written as they are; a spreadsheet"
+    " may take them for formulas: import them as texts"
+)
 GREETING = "'.help' says what to type."
 
 
@@ -106,12 +115,25 @@ def sql(args: argparse.Namespace) -> int:
         raise Failure("Parquet is not for the terminal", help="say where to: -o OUT.parquet")
     if args.on is not None:
         return on_spark(args)
-    writable = [args.output] if args.output else []
+    private_as(args.file)
+    with parquet_of(args) as args.parquet:
+        return of_tables(args)
+
+
+def parquet_of(args: argparse.Namespace) -> contextlib.AbstractContextManager[Path | None]:
+    """Where DuckDB writes its answer, if it does."""
+    is_parquet = args.format == "parquet" and args.output is not None
+    return outputs.scratch(args.output) if is_parquet else contextlib.nullcontext()
+
+
+def of_tables(args: argparse.Namespace) -> int:
+    writable = [args.parquet] if args.parquet else []
     if fleet.is_dataset(args.file):
         with fleet.opened(args.file, locked=not args.allow_files, writable=writable) as log:
             return answered(log, args)
-    private_as(args.file)
-    log = klogger.open(args.file, quiet=False, locked=not args.allow_files, writable=writable)
+    log = klogger.open(
+        args.file, quiet=False, locked=not args.allow_files, writable=writable, settings=True
+    )
     return answered(log, args)
 
 
@@ -133,7 +155,10 @@ def answered(log: Log, args: argparse.Namespace) -> int:
 
 
 def question(args: argparse.Namespace) -> str:
-    return str(sys.stdin.read() if args.query in (None, "-") else args.query)
+    text = str(sys.stdin.read() if args.query in (None, "-") else args.query)
+    if not is_utf8(text):
+        raise Failure("the query is not UTF-8 text")
+    return text.removeprefix("\ufeff")
 
 
 def shown(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
@@ -157,7 +182,8 @@ def on_spark(args: argparse.Namespace) -> int:
     with connect() as connection, shown(args):
         relation = connection.from_arrow(answer)
         if args.format == "parquet":
-            write_parquet(relation, args.output)
+            with outputs.scratch(args.output) as file:
+                relation.write_parquet(str(file))
         else:
             relation.create_view("answer")
             give(connection.execute("FROM answer"), args)
@@ -265,17 +291,12 @@ def ask(log: Log, query: str, args: argparse.Namespace) -> None:
             log.connection.execute(statement)
         if args.format == "parquet":
             last = statements[-1].query.rstrip().rstrip(";")
-            write_parquet(log.connection.sql(last), args.output)
+            log.connection.sql(last).write_parquet(str(args.parquet))
             return
         cursor = log.connection.execute(statements[-1])
         give(cursor, args)
     except duckdb.Error as error:
         raise explained(log, error, query) from None
-
-
-def write_parquet(answer: duckdb.DuckDBPyRelation, output: Path) -> None:
-    check_link(output)
-    answer.write_parquet(str(output.absolute()))
 
 
 def check_writing(statements: Iterable[Any]) -> None:
@@ -285,6 +306,8 @@ def check_writing(statements: Iterable[Any]) -> None:
         if kind in ("EXPLAIN", "PREPARE", "EXECUTE"):
             words = re.findall(r"\w+", statement.query.upper())
             kind = next((word for word in words if word in WRITING), kind)
+        elif has_copy(statement.query):
+            kind = "COPY"
         if kind in WRITING:
             raise Failure(f"{kind.replace('_', ' ')} reaches files, {CLOSED}", help=OPEN)
 
@@ -324,24 +347,24 @@ def give(cursor: duckdb.DuckDBPyConnection, args: argparse.Namespace) -> None:
     if args.output is None:
         write_rows(cursor, args.format or "table", sys.stdout)
         return
-    try:
-        check_link(args.output)
-        with args.output.open("w", newline="") as file:
-            write_rows(cursor, args.format or "table", file)
-    except OSError as error:
-        raise Failure(f"cannot write {args.output}: {error.strerror}") from None
+    with outputs.created(args.output, text=True) as file:
+        write_rows(cursor, args.format or "table", file)
 
 
 def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
     names = [d[0] for d in cursor.description or []]
     if form == "csv":
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
+        on_terminal = file.isatty()
+        writer.writerow(map(printable, names) if on_terminal else names)
+        formulas = 0
         for rows in batches(cursor):
-            writer.writerows(
-                [[harmless(v) for v in row] for row in rows] if file.isatty() else rows
-            )
+            formulas += sum(is_formula(v) for row in rows for v in row)
+            writer.writerows([[harmless(v) for v in row] for row in rows] if on_terminal else rows)
+        if formulas:
+            complain(FORMULAS.format(count=f"{formulas:,}"))
     elif form == "json":
+        names = apart(names)
         file.write("[")
         separator = "\n"
         for rows in batches(cursor):
@@ -357,6 +380,21 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
         terminal.print_rows(out, names, shown, numeric)
         if cursor.fetchone() is not None:
             out.print(f"only the first {ROWS_SHOWN:,} rows are shown; --format csv gives all")
+
+
+def apart(names: Iterable[str]) -> list[str]:
+    """Columns of one name get a number, for an object of JSON has each name once."""
+    found: dict[str, None] = {}
+    names = list(names)
+    for name in names:
+        marks = (f"{name}_{n}" for n in range(1, len(names) + 1))
+        own = name if name not in found else next(m for m in marks if m not in (*found, *names))
+        found[own] = None
+    return list(found)
+
+
+def is_formula(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
 def harmless(value: Any) -> Any:

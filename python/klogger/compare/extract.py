@@ -138,11 +138,9 @@ def measure_one(session: executor.Session, one: Analysis) -> Measured:
 def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'samples'"
-    described = (
-        statements.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description
-        or []
-    )
-    columns = [(d[0], str(d[1])) for d in described]
+    statements.check_query(cursor, one.samples, where)
+    with statements.executed(cursor, f"SELECT * FROM ({one.samples}\n) LIMIT 0", where) as rows:
+        columns = [(d[0], str(d[1])) for d in rows.description or []]
     found.value = value_column(one, [name for name, _ in columns], where)
     texts = [quoted(name) for name, kind in columns if kind in ("STRING", "VARCHAR")]
     name = f"concat_ws(chr({ord(BETWEEN_NAMES)}), {', '.join(texts)})" if texts else "''"
@@ -150,11 +148,12 @@ def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
         name=name, time=quoted("time"), value=quoted(found.value), query=one.samples
     )
     for query in (sample, KIND):
-        statements.execute(cursor, query, where)
+        statements.execute_whole(cursor, query, where)
     names = cursor.execute(
         "SELECT any_value(what) FROM klogger_kind GROUP BY kind ORDER BY kind"
     ).fetchall()
-    cells = statements.execute(cursor, BIN, where).fetchnumpy()
+    with statements.executed(cursor, BIN, where) as rows:
+        cells = rows.fetchnumpy()
     cursor.execute("DROP TABLE klogger_sample")
     # Sorted by kind: each is a range of the cells.
     ends = np.searchsorted(cells["kind"], np.arange(len(names) + 1))
@@ -188,10 +187,9 @@ def histogram(slices: Any, bins: Any, counts: Any, totals: Any) -> Histogram:
 def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'table'"
-    table = executor.fetch(
-        statements.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where),
-        executor.ROWS_MAX,
-    )
+    query = one.sections.get("table", "SELECT 1 WHERE false")
+    with statements.executed(cursor, query, where) as rows:
+        table = executor.fetch(rows, executor.ROWS_MAX)
     keys, metrics = (
         key_columns(one, table.names),
         [n for n in table.names if unit(one, n) in NUMBERS],

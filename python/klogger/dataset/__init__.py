@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klogger import folder
+from klogger import folder, outputs
 from klogger.dataset import cache, index
 from klogger.dataset.store import Local, Store, store_of
 from klogger.dataset.write import Identity, Writer, identity
@@ -35,6 +35,7 @@ from klogger.failure import Failure, did_you_mean
 from klogger.folder import RECORDINGS, UUID, Part
 from klogger.log import Log
 from klogger.log import open as open_log
+from klogger.units import is_utf8
 
 MANIFEST = "dataset.json"
 FORMAT = 1
@@ -224,6 +225,11 @@ def is_dataset(where: str | os.PathLike[str]) -> bool:
 
 
 def open(where: str | os.PathLike[str], *, create: bool = False) -> Dataset:
+    if not is_utf8(os.path.abspath(where)):
+        raise Failure(
+            f"{os.fspath(where)}: the name is not UTF-8, and queries cannot name its files",
+            help="rename the folder",
+        )
     store = store_of(where)
     with failing(store.where):
         found = manifest(store, create=create)
@@ -257,7 +263,7 @@ def manifest(store: Store, *, create: bool) -> bytes:
             ) from None
         found = json.dumps({"klogger dataset": FORMAT}).encode()
         if isinstance(store, Local):
-            store.folder.mkdir(parents=True, exist_ok=True)
+            outputs.folder(store.folder)
         store.write(MANIFEST, found)
         return found
 

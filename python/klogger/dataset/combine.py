@@ -19,7 +19,7 @@ from klogger.analysis import Analysis, Column
 from klogger.executor import ROWS_MAX, Rows, fetch
 from klogger.failure import Failure
 from klogger.sqltext import identifier, literal
-from klogger.statements import execute
+from klogger.statements import check_query, executed
 
 LOG, ROW = '"klogger log"', '"klogger row"'
 PLACE, GROUP, HOST, FILE = (f'"klogger {name}"' for name in ("place", "group", "host", "file"))
@@ -138,6 +138,7 @@ def lock(connection: duckdb.DuckDBPyConnection) -> None:
     """The SQL of an analysis is untrusted."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET search_path = 'main,klogger'")
+    connection.execute("SET lock_configuration = true")
 
 
 def types_of(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
@@ -173,7 +174,9 @@ def of_group(connection: duckdb.DuckDBPyConnection, one: Analysis, number: int, 
         f" FROM klogger.sorted WHERE {GROUP} = {number}"
     )
     where = f"{one.path}, section 'combine'"
-    return fetch(execute(connection, one.placed("combine"), where), most)
+    check_query(connection, one.placed("combine"), where)
+    with executed(connection, one.placed("combine"), where) as rows:
+        return fetch(rows, most)
 
 
 def together(connection: duckdb.DuckDBPyConnection, one: Analysis) -> Rows:

@@ -28,7 +28,7 @@ from klogger.dataset import cache
 from klogger.dataset.write import quoted
 from klogger.failure import Failure
 from klogger.folder import InDataset
-from klogger.log import Log, connect, fill, lock
+from klogger.log import Log, connect, fill, lock, lock_settings
 from klogger.made import Made
 from klogger.sqltext import identifier, literal
 
@@ -155,6 +155,8 @@ class Engine:
             # The order of rows is a part of the answer.
             made.connection.execute("SET preserve_insertion_order = true")
             made.connection.execute(f"CREATE SCHEMA {ROWS}")
+            # Each log has its own limit of memory.
+            lock_settings(made.connection, ["memory_limit"])
         made.end()
         return log
 

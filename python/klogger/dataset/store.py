@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from klogger import outputs
 from klogger.failure import Failure
 
 # What is being written, in a folder.
@@ -78,13 +79,12 @@ class Local:
 
     def write(self, name: str, content: bytes) -> None:
         with self.staged() as folder:
-            (folder / "file").write_bytes(content)
+            outputs.write(folder / "file", content)
             move(folder / "file", self.folder / name)
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[Path]:
-        hidden = self.folder / HIDDEN
-        hidden.mkdir(parents=True, exist_ok=True)
+        hidden = outputs.folder(self.folder / HIDDEN)
         folder = Path(tempfile.mkdtemp(prefix="add-", dir=hidden))
         # As the dataset is: those who read it are not the one who adds to it.
         folder.chmod(self.folder.stat().st_mode & 0o777)
@@ -100,7 +100,7 @@ class Local:
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
-            (self.folder / name).unlink(missing_ok=True)
+            outputs.remove(self.folder / name)
             # Folders that are empty now; another writer may just be filling one.
             with contextlib.suppress(OSError):
                 for parent in list((self.folder / name).parents):
@@ -114,9 +114,8 @@ class Local:
     @contextlib.contextmanager
     def held(self, name: str) -> Iterator[None]:
         """The lock ends with its process, however that ends."""
-        hidden = self.folder / HIDDEN
-        hidden.mkdir(parents=True, exist_ok=True)
-        with (hidden / f"{name}.lock").open("w") as file:
+        hidden = outputs.folder(self.folder / HIDDEN)
+        with outputs.continued(hidden / f"{name}.lock", append=True) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -126,10 +125,9 @@ def move(file: Path, to: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
     for _ in range(100):
-        to.parent.mkdir(parents=True, exist_ok=True)
-        # Between the two, somebody who removes a recording may take the empty folder away.
+        # While folders are made, somebody who removes a recording may take an empty one away.
         with contextlib.suppress(FileNotFoundError):
-            os.replace(file, to)
+            outputs.move(file, to)
             return
     raise Failure(f"{to.parent}: is removed again and again")
 

@@ -21,7 +21,7 @@ from klogger.executor import Result, Rows
 from klogger.failure import Failure
 from klogger.folder import RECORDINGS
 from klogger.sqltext import literal
-from klogger.statements import execute
+from klogger.statements import Rejected, check_query, execute_whole, limited
 
 
 @dataclass(frozen=True)
@@ -150,16 +150,21 @@ def write_rows(result: Result, cursor: duckdb.DuckDBPyConnection, log: str, tabl
     """The rows of the table, with the histograms beside those with the same keys."""
     one = result.analysis
     where = f"{one.path}, section 'table'"
+    for section in ("table", *(["histogram"] if one.histogram else [])):
+        check_query(cursor, one.placed(section), f"{one.path}, section '{section}'")
+    query = made_of(one, table, log, one.sections["table"], one.histogram)
     try:
-        made = cursor.execute(made_of(one, table, log, one.sections["table"], one.histogram))
-    except duckdb.Error:
+        with limited(cursor, query, where):
+            ((rows,),) = cursor.execute(query).fetchall()
+    except Rejected:
         # Once more, each section by itself: for a message that names the section and the line.
         view(cursor, one, "table", "klogger_rows")
         if one.histogram:
             view(cursor, one, "histogram", "klogger_beside")
         beside = "FROM klogger_beside" if one.histogram else ""
-        made = execute(cursor, made_of(one, table, log, "FROM klogger_rows", beside), where)
-    ((rows,),) = made.fetchall()
+        query = made_of(one, table, log, "FROM klogger_rows", beside)
+        with limited(cursor, query, where):
+            ((rows,),) = cursor.execute(query).fetchall()
     result.table = Rows(["rows"], [[rows]] if rows else [])
     result.warnings += executor.own_warnings(one, cursor)
 
@@ -174,4 +179,5 @@ def made_of(one: Analysis, table: str, log: str, rows: str, beside: str) -> str:
 
 def view(cursor: duckdb.DuckDBPyConnection, one: Analysis, section: str, name: str) -> None:
     where = f"{one.path}, section '{section}'"
-    execute(cursor, f"CREATE OR REPLACE TEMP VIEW {name} AS {one.placed(section)}", where)
+    text = f"CREATE OR REPLACE TEMP VIEW {name} AS {one.placed(section)}"
+    execute_whole(cursor, text, where)

@@ -23,12 +23,12 @@ from klogger.dataset import texts
 from klogger.decodings import DECLARED
 from klogger.failure import Failure
 from klogger.folder import RECORDINGS, Part, entry
-from klogger.log import Event, Log, section
+from klogger.log import Event, Log, lock_settings, section
 from klogger.log import open as open_log
 from klogger.opening import Opening
 from klogger.prelude import TABLES
 from klogger.sqltext import identifier, literal
-from klogger.statements import execute
+from klogger.statements import limited, told
 
 NAMESPACE = uuid.UUID("6b6c6f67-6765-5d7a-8000-000000000000")
 # Of the rows of tables beside the events: one is in `recording`, of every log.
@@ -162,9 +162,11 @@ class Writer:
             return parts
         places = {name: self.place(f"tables/{name}") for name in made}
         files = [self.file(place) for place in places.values()]
-        with open_log(self.log.directory, locked=True, writable=files) as log:
+        source = self.log.directory
+        with open_log(source, locked=True, writable=files, settings=True) as log:
             # Rows are written in the order of the query.
             log.connection.execute("SET preserve_insertion_order = true")
+            lock_settings(log.connection)
             with executor.Session(log) as session:
                 for name, one in made.items():
 
@@ -191,12 +193,11 @@ class Writer:
     def put(self, connection: duckdb.DuckDBPyConnection, query: str, part: Part) -> Part:
         """The part with what its file has; without a file, if there are no rows."""
         file = self.file(part.path)
-        copied = execute(
-            connection,
-            f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)",
-            part.path,
-        )
-        ((rows,),) = copied.fetchall()
+        copy = f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)"
+        # Only what a schema brings may take for ever.
+        bounded = limited(connection, copy, part.path) if derived.VIEW in query else None
+        with bounded or told(copy, part.path):
+            ((rows,),) = connection.execute(copy).fetchall()
         if not rows:
             file.unlink()
             return replace(part, path="")

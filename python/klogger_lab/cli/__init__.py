@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from klogger import outputs
 from klogger.failure import Failure
 
 TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -49,7 +50,7 @@ def check_writable(*folders: Path | None) -> None:
     for folder in folders:
         try:
             if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
+                outputs.folder(folder)
                 tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             raise Failure(f"cannot write to {folder}: {error.strerror}") from None

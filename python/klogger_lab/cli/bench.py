@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, add_common, guarded, write
+from klogger.cli import Parser, Progress, add_common, guarded
 from klogger.failure import Failure
+from klogger.outputs import write
 from klogger_lab.bench import answer as answers
 from klogger_lab.bench import cost, events, kernel, rate
 from klogger_lab.bench.answer import Answer
@@ -146,7 +147,7 @@ def bench(args: argparse.Namespace) -> int:
         # Pictures cost half a second to load, which the terminal does not need.
         from klogger_lab.bench.page import page
 
-        write(args.html, page(found).encode())
+        write(args.html, page(found).encode(errors="replace"))
     if args.format or not args.html:
         say(args, found)
     return 0 if found.measurable else 1

@@ -13,6 +13,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from klogger import outputs
 from klogger.cli import Parser, add_common, complain, guarded
 from klogger.durations import duration
 from klogger.failure import Failure
@@ -143,7 +144,7 @@ def check(args: argparse.Namespace, options: list[str]) -> None:
         if re.match("-o|--output|--dir", word):
             raise Failure(f"{word}: the hosts' own names are not asked for", help="--to DIR")
     try:
-        args.to.mkdir(mode=0o700, parents=True, exist_ok=True)
+        outputs.folder(args.to, 0o700)
         full = any(args.to.iterdir())
     except OSError as error:
         raise Failure(f"cannot write to {args.to}: {error.strerror}") from None

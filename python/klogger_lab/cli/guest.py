@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from klogger import program
+from klogger import outputs, program
 from klogger.cli import Parser, Progress, guarded
 from klogger.failure import Failure
 from klogger.program import find_klogger
@@ -326,9 +326,10 @@ def keep(log: Path, output: Path) -> bool:
     """Brings the log out, whole or not."""
     if not log.exists() or log.stat().st_size == 0:
         return False
-    if output.exists():
-        output.replace(output.with_name(f"{output.name}.old"))
-    shutil.move(log, output)
+    if os.path.lexists(output):
+        outputs.move(output, output.with_name(f"{output.name}.old"))
+    with outputs.scratch(output) as file:
+        shutil.copy(log, file)
     return True
 
 

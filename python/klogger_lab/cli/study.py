@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, add_common, complain, guarded, write
+from klogger.cli import Parser, Progress, add_common, complain, guarded
 from klogger.failure import Failure
+from klogger.outputs import write
 from klogger_lab.cli import check_writable, interruptible, seconds
 from klogger_lab.machine import Machine, machine
 from klogger_lab.study import abilities, discover, runner, text
@@ -121,7 +122,7 @@ def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -
     if args.html and all_done:
         from klogger_lab.study import page
 
-        write(args.html, page.page(all_done, here).encode())
+        write(args.html, page.page(all_done, here).encode(errors="replace"))
         written.append(args.html)
     if args.png:
         from klogger import png

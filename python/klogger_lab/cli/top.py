@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from klogger import outputs
 from klogger.cli import Parser, add_common, complain, guarded
 from klogger.failure import Failure
 from klogger.units import printable
@@ -168,11 +169,9 @@ def scope(args: argparse.Namespace) -> tuple[str, ...]:
 def output_of(args: argparse.Namespace) -> str:
     if args.output is None:
         return os.devnull
-    try:
-        args.output.open("ab").close()
-    except OSError as error:
-        raise Failure(f"cannot write {args.output}: {error.strerror}") from None
-    return str(args.output.absolute())
+    # The command opens it by this descriptor: the path may lead elsewhere by then.
+    file = os.dup(outputs.continued(args.output, append=True).fileno())
+    return f"/proc/{os.getpid()}/fd/{file}"
 
 
 def title(args: argparse.Namespace, command: list[str]) -> str:

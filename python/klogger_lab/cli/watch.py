@@ -12,8 +12,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
+from klogger import outputs
 from klogger.cli import Parser, add_common, complain, fitted, guarded
 from klogger.failure import Failure
 from klogger.program import failure_of
@@ -133,18 +134,15 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def report_to(args: argparse.Namespace) -> Iterator[TextIO]:
+def report_to(args: argparse.Namespace) -> Iterator[IO[str]]:
     if args.report is None:
         yield sys.stderr
         return
-    try:
-        with args.report.open("w") as file:
-            yield file
-    except OSError as error:
-        raise Failure(f"cannot write {args.report}: {error.strerror}") from None
+    with outputs.failing(args.report), outputs.continued(args.report, append=False) as file:
+        yield file
 
 
-def follow(args: argparse.Namespace, stream: Stream, out: TextIO) -> list[Crash | Deadlock]:
+def follow(args: argparse.Namespace, stream: Stream, out: IO[str]) -> list[Crash | Deadlock]:
     """Until the command has ended; returns what was found."""
     detector, blocked = Detector(), Blocked()
     teller = Teller(stream.pid, stream.log, args.before, stream.wait)
@@ -161,7 +159,7 @@ def follow(args: argparse.Namespace, stream: Stream, out: TextIO) -> list[Crash 
     return found
 
 
-def tell(args: argparse.Namespace, out: TextIO, teller: Teller, found: Crash | Deadlock) -> None:
+def tell(args: argparse.Namespace, out: IO[str], teller: Teller, found: Crash | Deadlock) -> None:
     account: Account
     account = teller.crash(found) if isinstance(found, Crash) else teller.deadlock(found)
     if args.format == "json":
@@ -172,7 +170,7 @@ def tell(args: argparse.Namespace, out: TextIO, teller: Teller, found: Crash | D
     say(out, "\n".join(lines))
 
 
-def say(out: TextIO, text: str) -> None:
+def say(out: IO[str], text: str) -> None:
     """Names are those of other programs, and must not act on the terminal."""
     print(fitted(text, out), file=out, flush=True)
 

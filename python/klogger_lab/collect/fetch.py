@@ -93,7 +93,8 @@ def copy(ssh: Ssh, source: str, part: Path, shown: Callable[[int], None]) -> Non
 
 def private(path: Path) -> IO[bytes]:
     """Appends; a log has data of all processes."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 def remove(ssh: Ssh, *files: str) -> None:

@@ -12,6 +12,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from klogger import outputs
+from klogger.failure import Failure
 from klogger_lab.guest.kernels import Kernel, cache
 
 DEVICE = Path("/dev/kvm")
@@ -30,9 +32,8 @@ def kvm_works(kernel: Kernel, qemu: str) -> bool:
         if remembered == boot:
             return answer == "yes"
     works = boots(kernel, qemu)
-    with contextlib.suppress(OSError):
-        answers.parent.mkdir(parents=True, exist_ok=True)
-        answers.write_text(f"{boot} {'yes' if works else 'no'}\n")
+    with contextlib.suppress(Failure):
+        outputs.write(answers, f"{boot} {'yes' if works else 'no'}\n".encode())
     return works
 
 

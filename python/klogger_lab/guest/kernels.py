@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from klogger import outputs
 from klogger.export import cache_home
 from klogger.failure import Failure
 
@@ -151,7 +152,7 @@ def of_packages(packages: list[Path]) -> Kernel:
         for path in target.glob(place)
     )
     if image is None:
-        shutil.rmtree(target)
+        outputs.remove_folder(target)
         raise Failure(
             f"{packages[0]}: there is no vmlinuz in it",
             help="the kernel's own package is needed, linux-image-...; of newer kernels two:"
@@ -174,7 +175,7 @@ def unpack(packages: list[Path], target: Path, identity: str) -> None:
             f"cannot unpack {packages[0]}: there is no dpkg-deb",
             help="install dpkg, or unpack it yourself",
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
+    outputs.own_folder(target.parent)
     # Complete, or not there: others may do the same at the same time.
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=target.parent) as name:
         into = Path(name) / "kernel"

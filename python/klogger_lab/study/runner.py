@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import klogger
-from klogger import ledger, program
+from klogger import ledger, outputs, program
 from klogger.failure import Failure
 from klogger.program import find_klogger
 from klogger.units import printable
@@ -244,7 +244,7 @@ def places(name: str, keep: Path | None) -> Iterator[tuple[Path, Path]]:
             top = Path(stack.enter_context(made))
             folder, logs = top / "work", keep / name if keep else top / "logs"
             folder.mkdir()
-            logs.mkdir(parents=True, exist_ok=True)
+            outputs.folder(logs)
         except OSError as error:
             raise Failure(f"cannot make {error.filename}: {error.strerror}") from None
         yield folder, logs.absolute()

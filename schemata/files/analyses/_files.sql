@@ -35,6 +35,12 @@ SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), 0, nullif
     device, NULL, NULL, result, took, 0, true, false
 FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (18, 28);
 
+-- The weight of a finding: the part of the recorded time that so many calls took, if they took as
+-- long as those with a path do on average.
+CREATE TEMP MACRO files_lost(calls) AS least(
+    calls * coalesce((SELECT avg(took) FROM files_look), 0)
+        / (SELECT greatest(to_ns - from_ns, 1) FROM klogger.recording), 1);
+
 -- What was done through a descriptor. Of calls that read one file and write another, the reading.
 CREATE TEMP TABLE files_use AS
 SELECT u.time, u.tid AS pid, coalesce(t.tgid, u.tid) AS tgid, c.name AS call, fd, inode, device,

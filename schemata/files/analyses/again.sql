@@ -30,7 +30,7 @@ ORDER BY again DESC, path LIMIT 20;
 -- finding
 SELECT format('{:,} times a process read a file again that had not changed, most {} of {} ({:,}).',
     files_big(sum(again)), arg_max(path, again), arg_max(program, again), max(again)),
-    sum(again) / (SELECT greatest(count(*), 1) FROM files_look) AS weight
+    files_lost(sum(again)) AS weight
 FROM files_again HAVING count(*) > 0;
 
 -- warning

@@ -35,5 +35,5 @@ ORDER BY absent DESC, folder LIMIT 20;
 SELECT format('{:,} of {:,} calls with a path found no such name, most of {} in {}.',
     files_big(sum(absent)), (SELECT count(*) FROM files_tried), arg_max(program, absent),
     arg_max(folder, absent)),
-    sum(absent) / (SELECT greatest(count(*), 1) FROM files_look) AS weight
+    files_lost(sum(absent)) AS weight
 FROM files_absent HAVING count(*) > 0;

@@ -37,7 +37,7 @@ ORDER BY opens DESC, folder LIMIT 20;
 SELECT format('{:,} of {:,} files that were opened were closed without any use, most by {} in {}.',
     files_big(sum(opens)), (SELECT count(*) FROM files_session), arg_max(program, opens),
     arg_max(folder, opens)),
-    sum(opens) / (SELECT greatest(count(*), 1) FROM files_look) AS weight
+    files_lost(sum(opens)) AS weight
 FROM files_unused HAVING count(*) > 0;
 
 -- warning

@@ -23,13 +23,20 @@
 -- note: A condition, a barrier or a join is waited for in the same way, and has no holder.
 -- empty: no thread in scope waited for a lock in the kernel
 
-CREATE TEMP TABLE league AS
+-- Who held a lock most often; of two that did so equally often, the thread with the lower number.
+CREATE TEMP TABLE league_holder AS
+SELECT tgid, lock, arg_max(holder, [times, -holder]) AS holder, max(times) AS held
+FROM (
+    SELECT tgid, lock, holder, count(*) AS times FROM futex_wait
+    WHERE NOT broken AND ns IS NOT NULL AND holder > 0 GROUP BY ALL
+) GROUP BY tgid, lock;
+CREATE TEMP TABLE league_lock AS
 SELECT tgid, lock, max(time) AS time, count(*) AS waits, least(sum(ns),
         9223372036854775807)::BIGINT AS waited, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
-    count(DISTINCT pid) AS threads, mode(holder) FILTER (holder > 0) AS holder,
-    mode(s.site) AS site
+    count(DISTINCT pid) AS threads, mode(s.site) AS site
 FROM futex_wait AS w LEFT JOIN futex_site AS s ON s.id = w.stack AND w.stack > 0
 WHERE NOT broken AND ns IS NOT NULL GROUP BY tgid, lock;
+CREATE TEMP TABLE league AS FROM league_lock LEFT JOIN league_holder USING (tgid, lock);
 CREATE TEMP TABLE league_woken AS
 SELECT tgid, lock, mode(s.site) AS woken_in
 FROM WOKE AS w JOIN futex_site AS s ON s.id = w.user_stack AND w.user_stack > 0
@@ -48,11 +55,14 @@ ORDER BY waited DESC, lock LIMIT 15;
 -- finding
 -- Locks that have a holder first: conditions and joins are waited for on purpose.
 WITH worst AS (FROM league ORDER BY holder IS NULL, waited DESC, lock LIMIT 1)
-SELECT format('Threads waited {} for {:,} locks; {} of it for {} in {}{}.',
+SELECT format('Threads waited {} for {:,} {}; {} of it for {} in {}{}.',
     duration((SELECT least(sum(waited), 9223372036854775807)::BIGINT FROM league)),
-    (SELECT count(*) FROM league), duration(waited), hex(lock),
-    coalesce(site, 'an unknown function'), CASE WHEN holder IS NOT NULL
-        THEN format(', mostly held by {}', thread(holder, time)) ELSE '' END),
+    (SELECT count(*) FROM league),
+    CASE (SELECT count(*) FROM league) WHEN 1 THEN 'lock' ELSE 'locks' END,
+    duration(waited), hex(lock),
+    coalesce(site, 'an unknown function'), CASE WHEN holder IS NULL THEN ''
+        WHEN 2 * held > waits THEN format(', mostly held by {}', thread(holder, time))
+        ELSE format(', held by {} at {:,} of {:,} waits', thread(holder, time), held, waits) END),
     least(waited / greatest((SELECT to_ns FROM klogger.recording), 1), 1) AS weight
 FROM worst;
 

@@ -40,7 +40,7 @@ GROUP BY ALL ORDER BY shown DESC, what, program LIMIT 60;
 
 -- finding
 SELECT format('{} {}: {} ({:,} times; {}).', program, what, object, times, remedy),
-    calls / (SELECT greatest(count(*), 1) FROM files_look) AS weight
+    files_lost(calls) AS weight
 FROM useless_shown WHERE rule <> 'D18'
 ORDER BY calls + wakeups DESC, times DESC, rule, object LIMIT 3;
 

@@ -6,6 +6,7 @@ use super::{Format, Outcome};
 use crate::failure::Failure;
 use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::attach_points::{self, AttachPoint};
+use klogger_log::text::escaped;
 use klogger_programs::{Hit, InFile, Programs, is_program};
 use klogger_schema::model::{Param, ProbeKind};
 use klogger_schema::nearest::did_you_mean;
@@ -140,6 +141,7 @@ fn list_program(program: &str, format: Format) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A program's symbols may be anything, and must not act on the terminal.
 fn place_text(place: &InFile) -> String {
     let line = format!("{} {}", place.kind.word(), place.name);
     let line = match (place.arguments, &place.written) {
@@ -148,10 +150,10 @@ fn place_text(place: &InFile) -> String {
         (None, Some(written)) => format!("{line}  {written}"),
         (None, None) => line,
     };
-    match place.hit {
+    escaped(&match place.hit {
         Some(hit) => format!("{line}  {}", hit.word()),
         None => line,
-    }
+    })
 }
 
 fn place_json(place: &InFile) -> Value {
@@ -210,4 +212,20 @@ fn to_json(found: &Found) -> Value {
         "group": found.group,
         "parameters": parameters,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_does_not_act_on_the_terminal() {
+        let name = "/bin/x:evil\x1b]0;owned\x07\u{9b}31m\u{202e}".to_string();
+        let written = Some("a\nb\x1b[2J".to_string());
+        let place = InFile { kind: ProbeKind::User, name, written, arguments: None };
+        assert_eq!(
+            place_text(&place),
+            "user /bin/x:evil\\x1b]0;owned\\x07\\xc2\\x9b31m\\xe2\\x80\\xae  a\\x0ab\\x1b[2J"
+        );
+    }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `--format csv`: time (ns since the log's start), cpu (-1: the recorder), serial, event, then a
 //! column for each field name of the selected events. A field that an event does not have is empty;
-//! an array's elements are separated by spaces.
+//! an array's elements are separated by spaces. Texts are as they are, also those that a
+//! spreadsheet takes for formulas (= + - @): another program must read what the log has.
 //!
 //! If selected events may come from programs, the columns `tid` and `tgid` follow `event`. For an
 //! event that programs may log, they have the thread that logged it, and its own fields of these
@@ -26,7 +27,8 @@ impl Format for Csv {
     }
 
     fn description(&self) -> &'static str {
-        "A table; fields that an event does not have are empty"
+        "A table; fields that an event does not have are empty, and texts are as they are: import \
+         them as texts into a spreadsheet, which may take = + - @ for formulas"
     }
 
     fn suffix(&self) -> Option<&'static str> {

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Reads the files of SQL that belong to a schema: analyses, what they include, spans, derived
+tables.
+
+Which files these are says the log, in the path of its schema, and a log may be a stranger's. So a
+file is read only if it is a regular one of limited size, of the caller, of root, or of whoever owns
+the folder of schemata that the caller has named or the program came from; if nobody else can write
+it; and if no link that another user made leads to it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from klogger import paths
+from klogger.paths import Reached, reached
+
+SIZE_MAX = 1 << 20
+# Without O_NONBLOCK the open of a FIFO waits for a writer.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Refused(OSError):
+    """Why a file is not read; `strerror` has it, as with every error of a file."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(0, why)
+
+
+def read(path: Path, places: Iterable[Path] = ()) -> str:
+    """Its text, without a byte-order mark. `places`: folders of schemata that the caller trusts.
+
+    Raises OSError, with the reason as its `strerror`, and UnicodeDecodeError.
+    """
+    path = paths.real(path)
+    hosts = owners_of_places(path, places)
+    with reached(path) as way:
+        check_way(way, hosts)
+        # A look first, for to open a device may have an effect.
+        seen = os.stat(way.name, dir_fd=way.folder, follow_symlinks=False)
+        check_kind(seen)
+        descriptor = os.open(way.name, READ, dir_fd=way.folder)
+        with open(descriptor, "rb") as file:
+            check(descriptor, way, hosts)
+            content = file.read(SIZE_MAX + 1)
+    if len(content) > SIZE_MAX:
+        raise Refused(f"is larger than {SIZE_MAX >> 20} MiB")
+    return content.removeprefix(b"\xef\xbb\xbf").decode()
+
+
+def names_in(folder: Path, places: Iterable[Path] = ()) -> list[str]:
+    """The names in a folder. Raises OSError: of a folder that is not there as well."""
+    folder = paths.real(folder)
+    hosts = owners_of_places(folder, places)
+    with reached(folder) as way:
+        check_way(way, hosts)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(way.name, flags, dir_fd=way.folder)
+        try:
+            check_owner(os.fstat(descriptor), hosts)
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def owners_of_places(path: Path, places: Iterable[Path]) -> frozenset[int]:
+    """Who owns those of the places that the path is in."""
+    found = set()
+    for place in map(paths.real, places):
+        if place in (path, *path.parents):
+            try:
+                found.add(os.stat(place).st_uid)
+            except OSError:
+                continue
+    return frozenset(found)
+
+
+def check_way(way: Reached, hosts: frozenset[int]) -> None:
+    # In a user namespace the root of the file system may be of a user that has no number there.
+    on_the_way = hosts | {way.folders[0].st_uid}
+    for folder in way.folders:
+        check_owner(folder, on_the_way, "is in a folder of user")
+    if way.of_kernel:
+        raise Refused("is not a regular file")
+
+
+def check_owner(
+    found: os.stat_result, hosts: frozenset[int], what: str = "belongs to user"
+) -> None:
+    if found.st_uid not in paths.callers() | hosts:
+        raise Refused(f"{what} {paths.user(found.st_uid)}")
+
+
+def check_kind(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused("is not a regular file")
+    if found.st_size > SIZE_MAX:
+        raise Refused(f"is larger than {SIZE_MAX >> 20} MiB")
+
+
+def check(descriptor: int, way: Reached, hosts: frozenset[int]) -> None:
+    """Of the file that is open, which nobody can exchange any more."""
+    found = os.fstat(descriptor)
+    check_kind(found)
+    check_owner(found, hosts)
+    if paths.others_write(found, descriptor):
+        raise Refused("can be written by other users")
+    # Who has called sudo may have his own files read, but not root's by a link.
+    makers = {0, os.geteuid(), found.st_uid} | hosts
+    for link in way.links:
+        if link.uid not in makers:
+            raise Refused(f"is behind a link of user {paths.user(link.uid)}")
+    # A hard link to somebody's file can be made by whoever can write the folder.
+    alone = way.parent.st_uid == found.st_uid and not paths.others_write(way.parent)
+    if found.st_nlink > 1 and not alone:
+        raise Refused("has a second name, in a folder that others can write")
