@@ -15,6 +15,7 @@ pub mod machine;
 mod mapping;
 pub mod memory;
 pub mod modules;
+pub mod outputs;
 pub mod patient;
 pub mod perf_events;
 pub mod processes;
