@@ -37,6 +37,9 @@ pub struct Folder {
     path: PathBuf,
 }
 
+/// Earlier files of one name that are kept, at most.
+const OLD_MAX: u32 = 1000;
+
 /// What becomes of a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Old {
@@ -44,6 +47,8 @@ pub enum Old {
     Replace,
     /// It gets the name NAME.old. An earlier file of that name is replaced.
     Keep,
+    /// It gets the name NAME.old, or NAME.old2 and so on: nothing is replaced.
+    KeepAll,
     /// It stays, and the new one is not made (`AlreadyExists`).
     Refuse,
 }
@@ -153,6 +158,7 @@ impl Folder {
 
     /// Makes a file, which must not exist, for reading and writing.
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        check_name(name)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = sys::openat(&self.file, name, flags, Mode::from_bits_truncate(mode))?;
@@ -161,6 +167,7 @@ impl Folder {
 
     /// Opens a file that we have made in it, to write at its end.
     pub fn append(&self, name: &OsStr) -> io::Result<File> {
+        check_name(name)?;
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(sys::openat(&self.file, name, flags, Mode::empty())?.into())
     }
@@ -170,6 +177,7 @@ impl Folder {
     /// In a folder of somebody else, he may put another in its place at once. What is made in that
     /// is new as well, so that no more comes of it than that he has our output.
     pub fn make_folder(&self, name: &OsStr, mode: u32) -> io::Result<Folder> {
+        check_name(name)?;
         sys::mkdirat(&self.file, name, Mode::from_bits_truncate(mode))?;
         self.folder(name)
     }
@@ -188,9 +196,12 @@ impl Folder {
             Old::Replace => {
                 self.check_free(to)?;
             }
-            Old::Keep => {
+            Old::Keep | Old::KeepAll => {
                 if self.check_free(to)?.is_some_and(|found| found.is_file() && found.len() > 0) {
-                    self.keep_old(to)?;
+                    match old {
+                        Old::KeepAll => self.keep_also(to)?,
+                        _ => self.keep_old(to)?,
+                    }
                 }
             }
         }
@@ -200,6 +211,25 @@ impl Folder {
     /// Gives a file the name NAME.old.
     pub fn keep_old(&self, name: &OsStr) -> io::Result<()> {
         self.rename(name, &old_name(name), Old::Replace)
+    }
+
+    /// Gives a file the first of the names NAME.old, NAME.old2 and so on that is free.
+    fn keep_also(&self, name: &OsStr) -> io::Result<()> {
+        let mut old = old_name(name);
+        for number in 2..OLD_MAX {
+            match self.rename_new(name, &old) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                done => return done,
+            }
+            old = old_name(name);
+            old.push(number.to_string());
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Undoes [`Folder::keep_old`]; what has the name now is replaced.
+    pub fn put_back_old(&self, name: &OsStr) -> io::Result<()> {
+        self.rename(&old_name(name), name, Old::Replace)
     }
 
     /// File systems without this kind of renaming have hard links, or are used by one process.
@@ -260,6 +290,15 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// A name that comes from a log, or a schema, does not lead out of the folder.
+fn check_name(name: &OsStr) -> io::Result<()> {
+    let mut components = Path::new(name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Ok(()),
+        _ => Err(io::ErrorKind::InvalidFilename.into()),
+    }
+}
+
 fn old_name(name: &OsStr) -> OsString {
     let mut old = name.to_owned();
     old.push(".old");
@@ -279,8 +318,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Those of the system, or that the place is taken by another user.
 pub fn begin(path: &Path, mode: u32) -> io::Result<File> {
     let (folder, name) = Folder::of(path)?;
-    if let Some(found) = folder.look(&name)?.filter(|found| !found.is_file()) {
-        return folder.special(&name, &found);
+    if folder.look(&name)?.is_some_and(|found| !found.is_file()) {
+        return folder.open_special(&name);
     }
     let mut partial = Partial::begin(&folder, &name, mode)?;
     let file = partial.file().try_clone()?;
@@ -291,8 +330,8 @@ pub fn begin(path: &Path, mode: u32) -> io::Result<File> {
 impl Folder {
     /// Opens what is no regular file: a device or a pipe. Only root can make devices; a pipe of
     /// somebody else is not written to. A link that is left here is one of /proc.
-    fn special(&self, name: &OsStr, found: &Metadata) -> io::Result<File> {
-        let kind = found.file_type();
+    pub fn open_special(&self, name: &OsStr) -> io::Result<File> {
+        let kind = self.look(name)?.ok_or(io::ErrorKind::NotFound)?.file_type();
         if kind.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -301,6 +340,7 @@ impl Folder {
             return Ok(sys::openat(&self.file, name, flags, Mode::empty())?.into());
         }
         let seen = super::files::look_in(&self.file, name)?;
+        let kind = seen.metadata()?.file_type();
         if !kind.is_char_device() && !kind.is_block_device() {
             Us::here(self).check(&seen.metadata()?, &self.path.join(name))?;
         }

@@ -392,6 +392,14 @@ impl Ended {
         self.status.failure.lock().ok().and_then(|mut f| f.take())
     }
 
+    /// See [`LogWriter::settle`].
+    pub fn settle(&mut self) -> io::Result<u64> {
+        match &mut self.writer {
+            Some(writer) => writer.settle(),
+            None => Err(io::Error::other("the writer thread has panicked")),
+        }
+    }
+
     pub fn finish(self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         match self.writer {
             Some(writer) => writer.finish(names, ledger, end_ns),

@@ -16,6 +16,7 @@ use crate::actions::Actions;
 use crate::actions::finder::Finder;
 use crate::actions::watcher::Watcher;
 use crate::destination::{Destination, is_stdout};
+use crate::file::Place;
 use crate::followed::Followed;
 use crate::host;
 use crate::names::ThreadNames;
@@ -30,6 +31,7 @@ use klogger_engines::engine::{Engine, Moment, Start};
 use klogger_engines::request::Request;
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
+use klogger_log::segments as log_segments;
 use klogger_log::writer::Writer;
 use klogger_os::files::{cannot_write, discards};
 use klogger_os::{Error, Signals};
@@ -233,11 +235,11 @@ impl Session {
         self.divide(pipeline)?;
         let preamble = self.preamble(clock)?;
         let finder = self.finder(&preamble)?;
-        let (log, kept_old) = self.open()?;
+        let (log, place) = self.open()?;
         let start_ns = preamble.clock.start_ns;
         self.start_ns.set(start_ns);
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
-            self.discard(kept_old);
+            discard(place.as_ref());
             cannot_write(&self.log(), e)
         });
         let (mut writer, names) = (started?, self.thread_names(&preamble)?);
@@ -269,7 +271,7 @@ impl Session {
         self.list(pipeline, Moment::Start);
         self.poller.start(pipeline.outlet());
         let running = held.map(|held| self.start_command(held)).transpose();
-        let running = running.inspect_err(|_| self.discard(kept_old))?;
+        let running = running.inspect_err(|_| discard(place.as_ref()))?;
         Ok(Workload { running, start_ns })
     }
 
@@ -286,20 +288,21 @@ impl Session {
         Ok(Some(finder.watching(watcher)))
     }
 
-    /// What the log is written to; true if an existing file was renamed.
-    fn open(&mut self) -> Result<(Destination, bool), Error> {
+    /// What the log is written to, and where it is unless that is standard output.
+    fn open(&mut self) -> Result<(Destination, Option<Place>), Error> {
         if let Some(stdout) = self.stdout.take() {
-            return Ok((stdout, false));
+            return Ok((stdout, None));
         }
-        let (file, kept_old) = file::open(&self.log(), self.options.mode)?;
-        Ok((Destination::File(file), kept_old))
-    }
-
-    /// Removes the log: the recording did not start.
-    fn discard(&self, kept_old: bool) {
-        if !is_stdout(&self.options.output) {
-            file::discard(&self.log(), kept_old);
-        }
+        let (file, place) = match self.folder() {
+            Some(folder) => {
+                let cannot = |e| cannot_write(&self.log(), e);
+                let folder = folder.try_clone().map_err(cannot)?;
+                let name = log_segments::file_name(1).into();
+                file::open_in(folder, name, &self.log(), self.options.mode)?
+            }
+            None => file::open(&self.log(), self.options.mode)?,
+        };
+        Ok((Destination::File(file), Some(place)))
     }
 
     /// The threads that probes log, if the recording has a scope.
@@ -402,4 +405,11 @@ fn actions(
     let (actions, finder) =
         made.map_err(|e| Error::new(format!("cannot prepare the triggers: {e}")))?;
     Ok((Some(actions), Some(finder)))
+}
+
+/// Removes the log: the recording did not start.
+fn discard(place: Option<&Place>) {
+    if let Some(place) = place {
+        place.discard();
+    }
 }

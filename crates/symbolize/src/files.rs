@@ -9,7 +9,7 @@ use klogger_os::files::open_regular;
 use klogger_os::roots::{Roots, inherited};
 use std::fs::{self, File};
 use std::io;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -172,8 +172,8 @@ fn vdso() -> io::Result<NamedTempFile> {
     let (start, end) = range.ok_or(io::ErrorKind::NotFound)?;
     let mut image = vec![0; (end - start) as usize];
     File::open("/proc/self/mem")?.read_exact_at(&mut image, start)?;
-    let copy = NamedTempFile::new()?;
-    fs::write(copy.path(), image)?;
+    let mut copy = NamedTempFile::new()?;
+    copy.write_all(&image)?;
     Ok(copy)
 }
 

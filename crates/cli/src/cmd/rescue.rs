@@ -25,10 +25,11 @@ use std::process::ExitCode;
 /// and all programs that can log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  klogger rescue                  list what can be rescued\n  \
-                  klogger rescue 4711             write rescue.klog\n  \
+                  klogger rescue 4711             write x.rescue.klog beside x.klog\n  \
                   klogger rescue 4711 -o crash.klog --keep\n  \
                   klogger rescue --vmcore vmcore -o crash.klog\n\n\
-                  The rings and files of dead processes are removed when they are saved.")]
+                  The rings and files of dead processes are removed when the disk has \
+                  what was saved.")]
 pub struct Args {
     /// Process id of a killed recorder, or process ids or files of programs
     #[arg(value_name = "PID|FILE")]
@@ -40,8 +41,9 @@ pub struct Args {
     /// The log that the recorder was writing at the crash, if it was moved
     #[arg(long, value_name = "LOG", requires = "vmcore")]
     log: Option<PathBuf>,
-    /// The log [default: rescue.klog; of a recording in segments, its last one]. An existing file
-    /// is renamed to FILE.old
+    /// The log [default: beside the recorder's log, x.rescue.klog for x.klog; of a recording in
+    /// segments, its last one; of programs and images, rescue.klog]. An existing file is renamed
+    /// to FILE.old, or FILE.old2 and so on
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Compress the log (zstd)

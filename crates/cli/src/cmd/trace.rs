@@ -26,12 +26,11 @@ use crate::messages;
 use crate::text::Harmless;
 use crate::text::ledger_text;
 use klogger_log::writer::Compression;
+use klogger_os::outputs;
 use klogger_recorder::Message;
 use serde_json::json;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempPath;
@@ -197,9 +196,8 @@ fn open(args: &Args) -> Result<Box<dyn Write + Send>, Failure> {
         }
         Some(file) if is_stdout(file) => Box::new(io::stdout()),
         Some(path) => {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(args.mode);
-            let file = options.open(path).map_err(|e| klogger_os::files::cannot_write(path, e))?;
+            let file = outputs::begin(path, args.mode);
+            let file = file.map_err(|e| klogger_os::files::cannot_write(path, e))?;
             Box::new(file)
         }
     })

@@ -86,6 +86,11 @@ impl Partial {
     /// Those of the system; that something of another user has the name.
     pub fn begin(folder: &Folder, name: &OsStr, mode: u32) -> io::Result<Partial> {
         folder.check_free(name)?;
+        Partial::beside(folder, name, mode)
+    }
+
+    /// The same, whosever file has the name: for [`Partial::complete_over`].
+    pub fn beside(folder: &Folder, name: &OsStr, mode: u32) -> io::Result<Partial> {
         remove_leftovers(folder, name);
         for _ in 0..TRIES {
             let own = random_name(name);
@@ -121,6 +126,19 @@ impl Partial {
         self.folder.rename(&self.own, &self.name, old)?;
         self.done = true;
         Ok(())
+    }
+
+    /// Takes the place of exactly this file, which may belong to somebody else, when the disk has
+    /// all of it.
+    pub fn complete_over(mut self, was: &Metadata) -> io::Result<()> {
+        self.file.sync_all()?;
+        let there = self.folder.look(&self.name)?;
+        if !self.is_there() || !there.is_some_and(|there| is_same(&there, was)) {
+            return Err(io::Error::other("it is another file by now"));
+        }
+        sys::renameat(&self.folder.file, &self.own, &self.folder.file, &self.name)?;
+        self.done = true;
+        self.folder.sync()
     }
 
     /// Gives it its name when the disk has all of it, and waits until the disk has the name.
@@ -179,6 +197,14 @@ impl PartialFolder {
 
     pub fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// What has its name now, if that is ours: for [`PartialFolder::complete`].
+    pub fn there(&self) -> io::Result<Option<Folder>> {
+        match self.parent.check_free(&self.name)? {
+            Some(_) => self.parent.folder(&self.name).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Gives it its name. What has the name must be `old`, and is removed; or nothing.

@@ -135,6 +135,17 @@ fn a_new_file_never_meets_another() {
 }
 
 #[test]
+fn a_name_does_not_lead_out_of_its_folder() {
+    let (_all, public, _own) = shared();
+    let folder = Folder::open(&public).unwrap();
+    for bad in ["", ".", "..", "../own/victim", "/tmp/x", "a/b", "a/"] {
+        assert!(folder.create(name(bad), 0o600).is_err(), "{bad}");
+        assert!(folder.append(name(bad)).is_err(), "{bad}");
+        assert!(folder.make_folder(name(bad), 0o700).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn what_was_there_is_replaced_kept_or_refused() {
     let (_all, public, _own) = shared();
     let folder = Folder::open(&public).unwrap();
@@ -145,6 +156,9 @@ fn what_was_there_is_replaced_kept_or_refused() {
     put(Old::Replace, "4").unwrap();
     assert_eq!((text(public.join("x")), text(public.join("x.old"))), ("4".into(), "1".into()));
     assert_eq!(fs::read_dir(&public).unwrap().count(), 2);
+    ["5", "6"].iter().for_each(|text| put(Old::KeepAll, text).unwrap());
+    let all = ["x", "x.old", "x.old2", "x.old3"].map(|name| text(public.join(name)));
+    assert_eq!(all, ["6", "1", "4", "5"]);
 }
 
 #[test]
