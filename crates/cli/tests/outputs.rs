@@ -73,16 +73,16 @@ fn does(line: &str, call: &str) -> bool {
     line.match_indices(call).any(|(at, _)| is_begin(at))
 }
 
-/// Lines of code that do it, as FILE:LINE: CODE.
-fn found_in(file: &str, text: &str) -> Vec<String> {
+/// Lines of code that make one of these calls, as FILE:LINE: CODE.
+fn found_in(file: &str, text: &str, calls: &[&str]) -> Vec<String> {
     let lines = code(text).lines().enumerate();
     let lines = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
-    let found = lines.filter(|(_, line)| CALLS.iter().any(|call| does(line, call)));
+    let found = lines.filter(|(_, line)| calls.iter().any(|call| does(line, call)));
     found.map(|(n, line)| format!("{file}:{}: {}", n + 1, line.trim())).collect()
 }
 
-#[test]
-fn only_one_module_opens_outputs() {
+/// Fails if one of these calls is made in another file than those of `right`, or not there.
+fn check(calls: &[&str], right: &[(&str, &str)], instead: &str) {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut wrong, mut used) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(&crates).unwrap() {
@@ -93,23 +93,51 @@ fn only_one_module_opens_outputs() {
         }
         for path in files {
             let file = path.strip_prefix(&crates).unwrap().to_str().unwrap();
-            let found = found_in(file, &fs::read_to_string(&path).unwrap());
-            match RIGHT.iter().position(|(right, _)| *right == file) {
+            let found = found_in(file, &fs::read_to_string(&path).unwrap(), calls);
+            match right.iter().position(|(right, _)| *right == file) {
                 Some(place) if !found.is_empty() => used.push(place),
                 _ => wrong.extend(found),
             }
         }
     }
-    assert!(wrong.is_empty(), "use klogger_os::outputs:\n{}", wrong.join("\n"));
-    for (place, (file, why)) in RIGHT.iter().enumerate() {
+    assert!(wrong.is_empty(), "use {instead}:\n{}", wrong.join("\n"));
+    for (place, (file, why)) in right.iter().enumerate() {
         assert!(used.contains(&place), "{file} ({why}) needs no exception any more");
     }
 }
 
 #[test]
+fn only_one_module_opens_outputs() {
+    check(CALLS, RIGHT, "klogger_os::outputs");
+}
+
+/// These panic if nobody reads, or the disk is full.
+const PRINTS: &[&str] = &["println!", "print!", "eprintln!", "eprint!", "dbg!"];
+const PRINTERS: &[(&str, &str)] = &[
+    ("c-layout/src/lib.rs", "tells cargo, from a build script"),
+    ("user-build/src/lib.rs", "tells cargo, from a build script"),
+];
+
+#[test]
+fn only_one_module_prints() {
+    check(PRINTS, PRINTERS, "say!, or crate::messages");
+}
+
+/// These panic if there may be no more threads.
+const SPAWNS: &[&str] = &["thread::spawn(", "scope.spawn(", "\"a thread can be"];
+
+#[test]
+fn no_thread_is_taken_for_granted() {
+    let right = [("ring/src/pair/running.rs", "threads of a test of rings")];
+    check(SPAWNS, &right, "klogger_os::threads");
+}
+
+#[test]
 fn the_search_finds_what_it_looks_for() {
-    let text = "#[cfg(test)]\nmod t;\n// fs::write(\nstd::fs::write(path, text)?;\nmade.persist(path)\n\
-                TableFile::create(path)\n\n#[cfg(test)]\nmod tests {\n    fs::write(path, text)\n}\n";
+    let tests = "\n#[cfg(test)]\nmod tests {\n    fs::write(path, text)\n}\n";
+    let code = "#[cfg(test)]\nmod t;\n// fs::write(\nstd::fs::write(path, text)?;\n\
+                made.persist(path)\nTableFile::create(path)\n";
+    let text = format!("{code}{tests}");
     let found = ["x.rs:4: std::fs::write(path, text)?;", "x.rs:5: made.persist(path)"];
-    assert_eq!(found_in("x.rs", text), found);
+    assert_eq!(found_in("x.rs", &text, CALLS), found);
 }

@@ -176,7 +176,7 @@ fn fill(
         }
     };
     thread::scope(|scope| {
-        let writing = Writing::start(scope, files);
+        let writing = Writing::start(scope, files)?;
         let symbols = decoder.symbols();
         while let Some(event) = merge.next() {
             read(&event);

@@ -26,6 +26,7 @@ pub mod roots;
 mod signals;
 mod sockets;
 pub mod terminal;
+pub mod threads;
 pub mod tracefs;
 pub mod tsc;
 pub mod users;

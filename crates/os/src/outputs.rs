@@ -22,7 +22,7 @@ pub use self::partial::{Partial, PartialFolder};
 
 use self::ours::Us;
 use super::files::path_of;
-use rustix::fs::{self as sys, AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -174,12 +174,25 @@ impl Folder {
 
     /// Makes a folder, which must not exist.
     ///
-    /// In a folder of somebody else, he may put another in its place at once. What is made in that
-    /// is new as well, so that no more comes of it than that he has our output.
+    /// In a folder of somebody else, he may put another in its place at once, such as one of ours
+    /// from elsewhere in his. It must be empty: then nothing in it can be taken for what we have
+    /// made, and be removed.
     pub fn make_folder(&self, name: &OsStr, mode: u32) -> io::Result<Folder> {
         check_name(name)?;
         sys::mkdirat(&self.file, name, Mode::from_bits_truncate(mode))?;
-        self.folder(name)
+        let made = self.folder(name)?;
+        match made.names()?.is_empty() {
+            true => Ok(made),
+            false => Err(io::Error::other("another folder has been put in its place")),
+        }
+    }
+
+    /// Whether nobody else can give names in it to what is ours.
+    fn is_safe(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| {
+            let (mode, owner) = (found.mode(), found.uid());
+            ours::is_trusted(owner) && (mode & 0o022 == 0 || mode & 0o1000 != 0)
+        })
     }
 
     /// Writes a file that is complete, or does not exist under this name.
@@ -270,12 +283,6 @@ impl Folder {
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::BADF) => Ok(()),
             done => Ok(done?),
         }
-    }
-
-    /// Whether we may make files in it.
-    pub fn is_writable(&self) -> bool {
-        let path = path_of(&self.file);
-        sys::accessat(CWD, path, sys::Access::WRITE_OK, AtFlags::EACCESS).is_ok()
     }
 
     /// A descriptor that does more than to name it.

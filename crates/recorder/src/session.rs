@@ -198,7 +198,7 @@ impl Session {
             let cannot = |e| Error::new(format!("cannot start the thread for snapshots: {e}"));
             self.snapshots = Some(Snapshots::start().map_err(cannot)?);
         }
-        let mut pipeline = Pipeline::new(&self.layouts);
+        let mut pipeline = Pipeline::new(&self.layouts)?;
         if self.options.follower.is_some() || self.actions.is_some() {
             pipeline.followed().directly();
         } else if self.stdout.is_some() {
@@ -212,7 +212,7 @@ impl Session {
         for engine in &mut self.engines {
             engine.disable();
             if let Some(rings) = engine.cpu_rings()? {
-                pipeline.open_cpus(rings, request.overwrite, &self.layouts);
+                pipeline.open_cpus(rings, request.overwrite, &self.layouts)?;
             }
             self.notes.append(&mut pipeline.notes);
             if let Err(e) = engine.attach(request) {
@@ -250,6 +250,7 @@ impl Session {
         let output = self.options.output.metadata();
         let alone = !to_stdout && output.is_ok_and(|found| discards(&found));
         let feed = follower.map(|follower| pipeline.follow(follower, &preamble, alone));
+        let feed = feed.transpose().inspect_err(|_| discard(place.as_ref()))?;
         // Without a file there is nothing that the contents of rings could be rescued for.
         if !to_stdout && (feed.is_none() || !alone) {
             self.keep(&preamble);
@@ -267,7 +268,8 @@ impl Session {
             seams,
         });
         self.first_events(pipeline, &preamble, &there);
-        self.start_engines(pipeline, held.as_ref());
+        let started = self.start_engines(pipeline, held.as_ref());
+        started.inspect_err(|_| discard(place.as_ref()))?;
         self.list(pipeline, Moment::Start);
         self.poller.start(pipeline.outlet());
         let running = held.map(|held| self.start_command(held)).transpose();
@@ -369,13 +371,14 @@ impl Session {
         }
     }
 
-    fn start_engines(&mut self, pipeline: &Pipeline, held: Option<&Held>) {
+    fn start_engines(&mut self, pipeline: &Pipeline, held: Option<&Held>) -> Result<(), Error> {
         let scope = self.scope().cloned();
         for engine in &mut self.engines {
             let (outlet, command) = (pipeline.outlet(), held.map(Held::pid));
             let start = Start { outlet, command, scope: scope.as_ref() };
-            self.notes.extend(engine.start(&self.options.request, start));
+            self.notes.extend(engine.start(&self.options.request, start)?);
         }
+        Ok(())
     }
 
     /// Not if a signal came during the preparation: it has ended the recording.

@@ -3,6 +3,7 @@
 
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::threads;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -39,9 +40,13 @@ impl Held {
         let (go_reader, go) = pipe().map_err(cannot)?;
         let mut command = Command::new(program(&words[0]));
         command.arg0(&words[0]).args(&words[1..]).envs(variables);
-        let spawned = spawn_held(command, pid_writer, go_reader, go.as_raw_fd());
+        let spawned = spawn_held(command, pid_writer, go_reader, go.as_raw_fd())?;
         let mut bytes = [0; 4];
-        pid_reader.read_exact(&mut bytes).map_err(cannot)?;
+        if let Err(e) = pid_reader.read_exact(&mut bytes) {
+            // There was no child: its thread knows why.
+            let why = spawned.join().ok().and_then(Result::err);
+            return Err(cannot(why.unwrap_or(e)));
+        }
         Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, name })
     }
 
@@ -95,7 +100,7 @@ fn spawn_held(
     mut pid_writer: PipeWriter,
     mut go: PipeReader,
     our_go: RawFd,
-) -> JoinHandle<io::Result<Child>> {
+) -> Result<JoinHandle<io::Result<Child>>, Error> {
     let wait = move || {
         os::become_ordinary(&SIGNALS, our_go);
         pid_writer.write_all(&std::process::id().to_ne_bytes())?;
@@ -106,7 +111,7 @@ fn spawn_held(
     // SAFETY: between fork and exec only read, write, close, getpid and sigaction are used, which
     // are async-signal-safe.
     unsafe { command.pre_exec(wait) };
-    std::thread::spawn(move || command.spawn())
+    threads::start("klogger/command", move || command.spawn())
 }
 
 impl Running {

@@ -137,7 +137,7 @@ fn to_directory(args: &Args, reader: &Reader, exporter: &dyn DirectoryExporter) 
     if !export.fresh {
         open::warn_of(reader, &export.damage);
     }
-    println!("{}", export.dir.display());
+    say!("{}", export.dir.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -185,7 +185,7 @@ fn to_file(
             partial.complete(Old::Replace).map_err(cannot)?;
         }
     }
-    println!("{}", output.display());
+    say!("{}", output.display());
     Ok(ExitCode::SUCCESS)
 }
 

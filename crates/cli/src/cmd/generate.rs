@@ -57,7 +57,7 @@ pub fn run(args: Args) -> Outcome {
     for header in headers? {
         match &args.output {
             Some(dir) => write(dir, &header)?,
-            None => print!("{}", header.text),
+            None => say_part!("{}", header.text),
         }
     }
     Ok(ExitCode::SUCCESS)

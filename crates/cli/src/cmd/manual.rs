@@ -24,6 +24,7 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let cannot = |e: std::io::Error| {
         Failure::new(format!("cannot write to {}: {e}", args.directory.display()))
+            .help("name a folder that you can write to")
     };
     write(&args.directory).map_err(cannot)?;
     Ok(ExitCode::SUCCESS)

@@ -49,14 +49,14 @@ pub fn run(args: Args) -> Outcome {
     let name = name_of(&folder)?;
     let written = make(&folder, &name)?;
     if args.format == Format::Json {
-        println!("{:#}", json!({ "name": name, "written": written }));
+        say!("{:#}", json!({ "name": name, "written": written }));
         return Ok(ExitCode::SUCCESS);
     }
     let path = match folder.components().count() {
         1 => format!("./{name}"),
         _ => folder.display().to_string(),
     };
-    println!(
+    say!(
         "{path}: a schema with one probe. Next:\n\
          \x20 klogger check {path}\n\
          \x20 klogger record -s {path} -o {name}.klog -- {path}/workload\n\

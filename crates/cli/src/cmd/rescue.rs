@@ -70,7 +70,7 @@ pub fn run(args: Args) -> Outcome {
     if args.programs.is_empty() {
         match args.format {
             Format::Text => print_list(&rings::list(), &programs::list()),
-            Format::Json => println!("{:#}", list_json(&rings::list(), &programs::list())),
+            Format::Json => say!("{:#}", list_json(&rings::list(), &programs::list())),
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -177,7 +177,7 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };
         let log = r.log.as_ref().map_or("no log yet".into(), |log| log.display().to_string());
-        println!(
+        say!(
             "{:24} {state:24} {:>25} to save  {log}",
             format!("recorder[{}]", r.pid),
             HumanBytes(r.bytes)
@@ -195,7 +195,7 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
             "{:4} events on  {bytes:>10} to save  schemata {schemata}  {path}",
             r.events_on
         );
-        println!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
+        say!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
     }
 }
 

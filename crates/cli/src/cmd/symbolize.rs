@@ -62,9 +62,9 @@ pub fn run(args: Args) -> Outcome {
     match args.format {
         Format::Text => done.iter().for_each(print),
         Format::Json if args.log.is_dir() => {
-            println!("{:#}", json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
+            say!("{:#}", json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
         }
-        Format::Json => done.iter().for_each(|one| println!("{:#}", one.json())),
+        Format::Json => done.iter().for_each(|one| say!("{:#}", one.json())),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,7 +101,10 @@ struct Log {
 impl Log {
     /// A link stays one.
     fn open(path: &Path) -> Result<Log, Failure> {
-        let cannot = |e| Failure::new(format!("{}: {e}", path.display()));
+        let cannot = |e| {
+            Failure::new(format!("{}: {e}", path.display()))
+                .help("check the file's name and its permissions")
+        };
         let (folder, name) = Folder::of(path).map_err(cannot)?;
         let file = folder.read(&name).map_err(cannot)?;
         let was = file.metadata().map_err(cannot)?;
@@ -214,12 +217,12 @@ fn count(code: &Code) -> (usize, usize) {
 fn print(done: &Done) {
     let Done { output, places, named, missing } = done;
     let output = escaped(&output.display().to_string());
-    println!("{output}: {named} of {places} places in user code have names");
+    say!("{output}: {named} of {places} places in user code have names");
     for file in missing {
         let id = if file.build_id.is_empty() { "no build id" } else { &file.build_id };
-        println!("  {} ({id}): {}", escaped(&file.path), file.why);
+        say!("  {} ({id}): {}", escaped(&file.path), file.why);
         for path in &file.looked {
-            println!("    {}", escaped(path));
+            say!("    {}", escaped(path));
         }
     }
 }

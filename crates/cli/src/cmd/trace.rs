@@ -117,7 +117,7 @@ pub fn run(mut args: Args) -> Outcome {
     let prepared = args.what.prepare()?;
     let only_files = prepared.units.iter().all(|unit| unit.schema.name == SCHEMA);
     // Opening a pipe may wait for its reader. From here on, signals do not end klogger.
-    let sink = Arc::new(Sink::new(open(&args)?));
+    let sink = Arc::new(Sink::new(open(&args)?)?);
     let (log, temporary) = log(&args)?;
     // A temporary log is not where they are looked for.
     let beside = if temporary.is_some() { Path::new(NO_LOG) } else { &log };

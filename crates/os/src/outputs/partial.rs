@@ -41,8 +41,12 @@ fn lock(file: &File) -> bool {
     !matches!(sys::flock(file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
 }
 
-/// Removes what killed processes left behind of ours.
+/// Removes what killed processes left behind of ours. Not in a folder of somebody else, who could
+/// give such a name to another folder of ours that is there.
 fn remove_leftovers(folder: &Folder, name: &OsStr) {
+    if !folder.is_safe() {
+        return;
+    }
     let prefix = prefix(name);
     let Ok(names) = folder.names() else { return };
     for left in names.iter().filter(|n| is_partial(n, &prefix) && folder.is_ours(n)) {

@@ -174,7 +174,7 @@ pub fn save(
     let start_ns = preamble.clock.start_ns;
     let whole = Whole::begin(output, file::PRIVATE)?;
     let log = whole.file.try_clone().map_err(|e| cannot_write(output, e))?;
-    let mut pipeline = Pipeline::new(&layouts);
+    let mut pipeline = Pipeline::new(&layouts)?;
     pipeline.write(Log {
         writer: Writer::new(Destination::File(log), &preamble, compression)
             .map_err(|e| cannot_write(output, e))?,

@@ -161,8 +161,8 @@ impl Shelf {
         }
     }
 
-    /// Whether segments may be deleted at all. Without `--keep`, the disk may be full of what others
-    /// have written.
+    /// Whether segments may be deleted at all. Without `--keep`, the disk may be full of what
+    /// others have written.
     pub fn may_delete(&self) -> bool {
         self.plan.keep != Keep::default()
     }

@@ -125,7 +125,10 @@ fn read_pipe(pipe: &mut File, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) ->
 
 impl Growing {
     pub fn open(path: &Path) -> Result<Growing, Failure> {
-        let cannot = |e| Failure::new(format!("{}: {e}", path.display()));
+        let cannot = |e| {
+            Failure::new(format!("{}: {e}", path.display()))
+                .help("check the file's name and its permissions")
+        };
         let file = open_regular(path).map_err(cannot)?;
         let (path, looked) = (path.to_path_buf(), Instant::now());
         Ok(Growing { path, file, offset: 0, looked, replaced: false })
