@@ -281,7 +281,7 @@ def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, wor
             [recorder.klogger, "snapshot", "--recorder", str(running.process.pid)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        wait_for(lambda: asking.poll() is not None or part(file).exists())  # noqa: B023
+        wait_for(lambda: asking.poll() is not None or parts(file))  # noqa: B023
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait()
         running.end.touch()
@@ -296,8 +296,8 @@ def test_a_recorder_that_is_killed_leaves_a_whole_snapshot_or_none(recorder, wor
             assert about["sound"] and about["complete"]
 
 
-def part(file: Path) -> Path:
-    return file.with_name(file.name + ".part")
+def parts(file: Path) -> list[Path]:
+    return list(file.parent.glob(f".{file.name}.part-*"))
 
 
 @pytest.mark.full("takes more than 3 s")

@@ -274,10 +274,9 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.full("takes more than 3 s")
-@pytest.mark.parametrize("keep", [(), ("--keep", "1G")], ids=["all", "too many"])
-def test_a_full_disk_loses_the_oldest(recorder, workloads, klogger, small_disk, keep):
+def test_a_full_disk_loses_the_oldest(recorder, workloads, klogger, small_disk):
     out = small_disk / "segments"
-    options = ("--segment", "2M", "--buffer-size", "4M", *keep)
+    options = ("--segment", "2M", "--buffer-size", "4M", "--keep", "1G")
     run = Bursts(recorder, workloads, *options, pause=0, burst=9973, out=out).until(30)
     attempts, err = run.finish()
     assert err.count("the disk is full: the oldest segments are removed") == 1
@@ -286,6 +285,26 @@ def test_a_full_disk_loses_the_oldest(recorder, workloads, klogger, small_disk, 
     whole_tables = recorder.dir / "tables"
     command = [klogger, "export", "--to", "parquet", out, "-o", whole_tables]
     subprocess.run(command, check=True, capture_output=True)
+
+
+def test_a_full_disk_without_keep_ends_the_recording(recorder, klogger, tmp_path):
+    """Whoever has filled it, nothing that was logged is deleted."""
+    with small_disk_at(tmp_path / "small", "16m") as disk:
+        out = disk / "segments"
+        options = ("-s", "scheduler", "-a", "--segment", "100ms", "--for", "300s")
+        process = recorder.start(*options, out=out)
+        following.wait_for(lambda: has(out, 3), process)
+        with (disk / "others").open("wb", buffering=0) as others, contextlib.suppress(OSError):
+            while True:
+                others.write(bytes(1 << 16))
+        _, err = process.communicate(timeout=following.PATIENCE)
+        assert process.returncode == 2 and "is not complete" in err, err
+        assert "help:" in err and "panicked" not in err and "are removed" not in err
+        numbers = [number(path) for path in segments(out)]
+        assert len(numbers) >= 3 and numbers == list(range(1, len(numbers) + 1))
+        # There may be no room for this in the last ledger.
+        assert "disk_full (loss)" in err
+        assert not entries(info(klogger, out), "segments_removed")
 
 
 def check_oldest_removed(klogger, out: Path, attempts: int) -> int:
@@ -310,7 +329,7 @@ def test_segments_that_wait_fill_the_disk(recorder, workloads, klogger, tmp_path
     ring = max(2, 32 // os.cpu_count())
     # A record has 24 bytes.
     hits = (ring << 20) // 20
-    options = ("-s", SCHEMA, "--segment", "2M", "--buffer-size", f"{ring}M")
+    options = ("-s", SCHEMA, "--segment", "2M", "--keep", "1G", "--buffer-size", f"{ring}M")
     command = (workloads / "flood", hits, -1, 1, "unknown")
     with small_disk_at(tmp_path / "small", "12m") as disk:
         out = disk / "segments"

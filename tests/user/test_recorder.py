@@ -326,16 +326,21 @@ def cpu_ticks(pid: int) -> list[int]:
     return [int(fields[11]) + int(fields[12]) for fields in stats]
 
 
+def wait_for_ticks(pid: int) -> None:
+    """Until two threads of it have run."""
+    until = time.monotonic() + 60
+    while sorted(cpu_ticks(pid))[-2:] < [3, 3]:
+        assert time.monotonic() < until, "its threads do not run"
+        time.sleep(0.05)
+
+
 def test_rescue_after_a_crash(recorder, build):
     """A flight recorder of a program that crashed."""
     process = subprocess.Popen(
         [build("flood.c"), "2", str(1 << 30)],
         env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 17),
     )
-    until = time.monotonic() + 60
-    while sorted(cpu_ticks(process.pid))[-2:] < [3, 3]:
-        assert time.monotonic() < until, "its threads do not run"
-        time.sleep(0.05)
+    wait_for_ticks(process.pid)
     process.send_signal(signal.SIGSEGV)
     process.wait()
     assert str(process.pid) in recorder.do("rescue").out
@@ -347,6 +352,34 @@ def test_rescue_after_a_crash(recorder, build):
     gaps = log.rows("SELECT tid, max(n) + 1 - min(n) - count(*) FROM count GROUP BY tid")
     assert [missing for _, missing in gaps] == [0, 0]
     assert log.count("COUNT") > 2 * 4000
+    assert recorder.room.names() == []
+
+
+@root
+def test_a_rescue_onto_a_full_disk_takes_nothing(recorder, build, tmp_path):
+    process = subprocess.Popen(
+        [build("flood.c"), "2", str(1 << 30)],
+        env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 20),
+    )
+    wait_for_ticks(process.pid)
+    process.send_signal(signal.SIGSEGV)
+    process.wait()
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", small], check=True)
+    try:
+        done = recorder.do("rescue", process.pid, "-o", small / "crash.klog")
+        assert done.code == 2 and "no space" in done.err, done
+        assert not list(small.iterdir())
+    finally:
+        subprocess.run(["umount", small], check=True)
+    counts = []
+    for keep in ["--keep"], []:
+        assert recorder.room.names()
+        done = recorder.do("rescue", process.pid, *keep, "-o", "crash.klog")
+        assert done.code == 0, done.err
+        counts.append(recorder.log(recorder.folder / "crash.klog").count("COUNT"))
+    assert counts[0] == counts[1] > 2 * 4000
     assert recorder.room.names() == []
 
 

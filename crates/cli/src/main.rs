@@ -4,6 +4,9 @@
 //!
 //! **Invariant:** no other crate prints or exits.
 
+#[macro_use]
+mod out;
+
 mod cmd;
 mod complete;
 mod described;
@@ -54,13 +57,18 @@ pub fn words() -> Vec<String> {
 
 /// Ends with clap's message, or the help that was asked for.
 fn refuse(error: &clap::Error) -> ! {
-    if !error.use_stderr() {
-        error.exit();
-    }
     let message = error.render();
+    if !error.use_stderr() {
+        match std::io::stdout().is_terminal() {
+            true => say_part!("{}", message.ansi()),
+            false => say_part!("{message}"),
+        }
+        out::finish();
+        std::process::exit(0);
+    }
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let text = if coloured { message.ansi().to_string() } else { message.to_string() };
-    eprint!("{}", width::fitted(&text));
+    messages::put(&width::fitted(&text));
     std::process::exit(2)
 }
 
@@ -78,7 +86,10 @@ fn main() -> ExitCode {
     let cli =
         Cli::try_parse_from(given).unwrap_or_else(|error| refuse(&tips::add(error, &words())));
     match run(cli) {
-        Ok(code) => code,
+        Ok(code) => {
+            out::finish();
+            code
+        }
         Err(failure) => {
             messages::error(&failure);
             ExitCode::from(2)

@@ -53,14 +53,18 @@ pub fn is_json() -> bool {
 /// Prints one object with one system call, so that lines of a command with the same standard error
 /// do not come in between.
 pub fn send(message: &Value) {
+    put(&format!("{message}\n"));
+}
+
+/// Writes to standard error.
+pub fn put(text: &str) {
     // Fails if the other end is closed, which is not an error.
-    let _ = std::io::stderr().write_all(format!("{message}\n").as_bytes());
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Prints lines for people, harmless and as wide as the terminal.
 pub fn print(text: &str) {
-    // Fails if the other end is closed, which is not an error.
-    let _ = std::io::stderr().write_all(fitted(&(escaped_lines(text) + "\n")).as_bytes());
+    put(&fitted(&(escaped_lines(text) + "\n")));
 }
 
 /// A warning.
@@ -84,7 +88,7 @@ pub fn error(failure: &Failure) {
 /// `includes`: where parts of it are from.
 pub fn diagnostics(file: &str, text: &str, includes: &Includes, found: &[Diagnostic]) {
     if !is_json() {
-        eprint!("{}", diagnostics::render(file, text, includes, found));
+        put(&diagnostics::render(file, text, includes, found));
         return;
     }
     for d in found {

@@ -177,8 +177,11 @@ pub trait Engine {
     }
 
     /// Begins to drain its own rings. Returns warnings for the user.
-    fn start(&mut self, _request: &Request, _start: Start) -> Vec<String> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// There may be no more threads.
+    fn start(&mut self, _request: &Request, _start: Start) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 
     /// Events known by now: those it began with, and those that came while it records.

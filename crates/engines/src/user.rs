@@ -44,6 +44,8 @@ use folder::{Found, Watch};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::EventClock;
 use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::threads;
 use klogger_ring::clock::Source;
 use klogger_schema::layout::EventLayout;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -84,7 +86,7 @@ impl Programs {
         catalogue: Catalogue,
         out: Output,
         places: Places,
-    ) -> (Programs, Vec<String>) {
+    ) -> Result<(Programs, Vec<String>), Error> {
         // Each program takes two file descriptors.
         os::files::raise_limit();
         let shared = Arc::new(Shared {
@@ -102,10 +104,18 @@ impl Programs {
         }
         let source = settings.source;
         let first = there.len();
-        let worker = start_worker(settings, shared.clone(), found, out);
-        let watch = start_watch(watch, there, sender, shared.clone());
+        let worker = start_worker(settings, shared.clone(), found, out)?;
+        let watch = match start_watch(watch, there, sender, shared.clone()) {
+            Ok(watch) => watch,
+            Err(e) => {
+                shared.stop.store(true, Ordering::Release);
+                shared.ring();
+                let _ = worker.join();
+                return Err(e);
+            }
+        };
         wait_for_first(&shared, &worker, first);
-        (Programs { shared, worker, watch, source, began_ns: os::monotonic_ns() }, notes)
+        Ok((Programs { shared, worker, watch, source, began_ns: os::monotonic_ns() }, notes))
     }
 
     /// Switches an event on or off, also in programs that start later; `None` if there is none of
@@ -162,16 +172,15 @@ fn start_worker(
     shared: Arc<Shared>,
     found: Receiver<Found>,
     out: Output,
-) -> JoinHandle<Worker> {
+) -> Result<JoinHandle<Worker>, Error> {
     let worker = Worker::new(settings, shared, found, out);
-    let thread = thread::Builder::new().name("klogger/user".into());
     let run = move || {
         // Not SCHED_FIFO: it would let a program with a flood of events take the CPU from all
         // others. Ordinary users may not raise it; that is no error.
         let _ = os::become_important();
         worker.run()
     };
-    thread.spawn(run).expect("a thread can be made")
+    threads::start("klogger/user", run)
 }
 
 fn start_watch(
@@ -179,7 +188,7 @@ fn start_watch(
     there: Vec<Found>,
     sender: SyncSender<Found>,
     shared: Arc<Shared>,
-) -> JoinHandle<()> {
+) -> Result<JoinHandle<()>, Error> {
     let run = move || {
         let send = |found: Vec<Found>| {
             if !found.is_empty() {
@@ -191,7 +200,7 @@ fn start_watch(
         send(there);
         pass_on(&mut watch, &shared.stop_watch, send);
     };
-    thread::Builder::new().name("klogger/watch".into()).spawn(run).expect("a thread can be made")
+    threads::start("klogger/watch", run)
 }
 
 /// Where new files are reported.

@@ -313,7 +313,7 @@ impl Files {
 /// Only asked of files in memory.
 fn is_elf(held: &std::fs::File) -> bool {
     let mut begin = [0; 4];
-    let file = files::open_regular_again(held);
+    let file = files::open_seen_regular(held);
     file.and_then(|file| file.read_exact_at(&mut begin, 0)).is_ok() && begin == *b"\x7fELF"
 }
 

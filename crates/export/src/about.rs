@@ -15,8 +15,8 @@ use klogger_log::preamble::Preamble;
 use klogger_log::process::Row;
 use klogger_log::stacks::{Side, Stacks};
 use klogger_log::symbols::Symbols;
+use klogger_os::outputs::Folder;
 use parquet::errors::ParquetError;
-use std::path::Path;
 use std::sync::Arc;
 
 /// ns since the log's start.
@@ -41,7 +41,7 @@ fn thread_ids(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
     Arc::new(Int32Array::from_iter(values.map(|id| id.map(|n| n as i32))))
 }
 
-pub fn write_processes(dir: &Path, rows: &[Row], start_ns: u64) -> Result<(), ParquetError> {
+pub fn write_processes(dir: &Folder, rows: &[Row], start_ns: u64) -> Result<(), ParquetError> {
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let known = |id: i64| (id >= 0).then_some(id);
     let mut comm = StringBuilder::new();
@@ -63,10 +63,10 @@ pub fn write_processes(dir: &Path, rows: &[Row], start_ns: u64) -> Result<(), Pa
         ("exit_ns", maybe_numbers(rows.iter().map(|r| r.exit_ns.map(|t| since(start_ns, t))))),
         ("recorder", Arc::new(recorder.finish())),
     ];
-    write_small(&dir.join("process.parquet"), columns)
+    write_small(dir, "process", columns)
 }
 
-pub fn write_ledger(dir: &Path, ledger: &Ledger, start_ns: u64) -> Result<(), ParquetError> {
+pub fn write_ledger(dir: &Folder, ledger: &Ledger, start_ns: u64) -> Result<(), ParquetError> {
     let entries = &ledger.entries;
     let mut event = StringBuilder::new();
     let mut cpu = Int16Builder::new();
@@ -94,12 +94,12 @@ pub fn write_ledger(dir: &Path, ledger: &Ledger, start_ns: u64) -> Result<(), Pa
         ("to_ns", Arc::new(to.finish())),
         ("text", texts(entries.iter().map(|e| e.text.as_str()))),
     ];
-    write_small(&dir.join("ledger.parquet"), columns)
+    write_small(dir, "ledger", columns)
 }
 
 /// `logged` is the number of rows, by event of the preamble.
 pub fn write_events(
-    dir: &Path,
+    dir: &Folder,
     preamble: &Preamble,
     logged: &[u64],
     ledger: &Ledger,
@@ -133,11 +133,11 @@ pub fn write_events(
         ("lost", numbers(events.iter().map(|e| lost(&e.name)))),
         ("fields", Arc::new(fields.finish())),
     ];
-    write_small(&dir.join("event.parquet"), columns)
+    write_small(dir, "event", columns)
 }
 
 /// The decodings of the log's schemata, and that of errors, unless a schema has one of this name.
-pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetError> {
+pub fn write_decodings(dir: &Folder, preamble: &Preamble) -> Result<(), ParquetError> {
     let own = errors();
     let own = Some(&own).filter(|own| preamble.decodings.iter().all(|d| d.name != own.name));
     let rows = || {
@@ -151,11 +151,11 @@ pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetErr
         ("value", numbers(rows().map(|(_, value, _)| value as i64))),
         ("text", texts(rows().map(|(_, _, text)| text.as_str()))),
     ];
-    write_small(&dir.join("decoding.parquet"), columns)
+    write_small(dir, "decoding", columns)
 }
 
 /// The parameters of the log's schemata, with the values of the recording.
-pub fn write_parameters(dir: &Path, preamble: &Preamble) -> Result<(), ParquetError> {
+pub fn write_parameters(dir: &Folder, preamble: &Preamble) -> Result<(), ParquetError> {
     let rows = || preamble.schemas.iter().flat_map(|s| s.parameters.iter().map(move |p| (s, p)));
     let mut unit = StringBuilder::new();
     let mut doc = StringBuilder::new();
@@ -173,19 +173,19 @@ pub fn write_parameters(dir: &Path, preamble: &Preamble) -> Result<(), ParquetEr
         ("default", numbers(rows().map(|(_, p)| i64::try_from(p.default).unwrap_or(i64::MAX)))),
         ("doc", Arc::new(doc.finish())),
     ];
-    write_small(&dir.join("parameter.parquet"), columns)
+    write_small(dir, "parameter", columns)
 }
 
-pub fn write_symbols(dir: &Path, symbols: &Symbols) -> Result<(), ParquetError> {
+pub fn write_symbols(dir: &Folder, symbols: &Symbols) -> Result<(), ParquetError> {
     let mut name = StringBuilder::new();
     symbols.iter().for_each(|(_, text)| name.append_value(String::from_utf8_lossy(text)));
     let address = UInt64Array::from_iter_values(symbols.iter().map(|(address, _)| address));
     let columns: Vec<(&str, ArrayRef)> =
         vec![("address", Arc::new(address)), ("name", Arc::new(name.finish()))];
-    write_small(&dir.join("symbol.parquet"), columns)
+    write_small(dir, "symbol", columns)
 }
 
-pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {
+pub fn write_stacks(dir: &Folder, stacks: &Stacks) -> Result<(), ParquetError> {
     let lists = || ListBuilder::new(StringBuilder::new());
     let (mut functions, mut files, mut sources) = (lists(), lists(), lists());
     let (mut text, mut kind) = (StringBuilder::new(), StringBuilder::new());
@@ -217,7 +217,7 @@ pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {
         ("sources", Arc::new(sources.finish())),
         ("whole", Arc::new(whole.finish())),
     ];
-    write_small(&dir.join("stack.parquet"), columns)
+    write_small(dir, "stack", columns)
 }
 
 fn known(text: &str) -> Option<&str> {

@@ -4,7 +4,7 @@
 use crate::VERSION;
 use crate::about;
 use crate::exporter::{DirectoryExporter, Format, Report};
-use crate::output::{Error, Export, Temporary, beside, is_empty};
+use crate::output::{Error, Export, Place, beside, is_empty};
 use crate::table::EventTable;
 use crate::writing::Writing;
 use klogger_log::damage::Damage;
@@ -15,12 +15,13 @@ use klogger_log::merge::Selection;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
+use klogger_os::outputs::{Folder, Old};
 use klogger_schema::layout::EventLayout;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::thread;
 use std::time::UNIX_EPOCH;
@@ -102,18 +103,16 @@ pub fn export(
 ) -> Result<Export, Error> {
     let dir = dir.map_or_else(|| beside(log, Parquet.suffix()), Path::to_path_buf);
     let stamp = stamp(log, reader).map_err(Error::Log)?;
-    match old_stamp(&dir) {
-        Some(old) if old == stamp => {
-            return Ok(Export { dir, fresh: true, rows: 0, damage: Vec::new() });
-        }
-        Some(_) => {}
-        None if is_empty(&dir) => {}
-        None => return Err(Error::Occupied(dir)),
-    }
-    let temporary = Temporary::create(&dir)?;
-    let (rows, damage) = fill(&temporary.path, log, reader, &stamp, progress)?;
-    temporary.replace(&dir)?;
-    Ok(Export { dir, fresh: false, rows, damage })
+    let may = |there: &Folder| match old_stamp(there) {
+        Some(old) => Ok(old != stamp),
+        None if is_empty(there) => Ok(true),
+        None => Err(Error::Occupied(dir.clone())),
+    };
+    let place = Place::find(&dir)?;
+    let made = place.make(may, |folder| fill(folder, &dir, log, reader, &stamp, progress))?;
+    let fresh = made.is_none();
+    let (rows, damage) = made.unwrap_or_default();
+    Ok(Export { dir, fresh, rows, damage })
 }
 
 fn stamp(log: &Path, reader: &Reader) -> io::Result<Stamp> {
@@ -133,8 +132,12 @@ fn stamp(log: &Path, reader: &Reader) -> io::Result<Stamp> {
     })
 }
 
-fn old_stamp(dir: &Path) -> Option<Stamp> {
-    let meta: MetaStamp = serde_json::from_slice(&fs::read(dir.join("meta.json")).ok()?).ok()?;
+/// Bytes of `meta.json`, at most.
+const META_MAX: u64 = 64 << 20;
+
+fn old_stamp(there: &Folder) -> Option<Stamp> {
+    let file = there.read("meta.json".as_ref()).ok()?;
+    let meta: MetaStamp = serde_json::from_reader(BufReader::new(file.take(META_MAX))).ok()?;
     Some(meta.stamp)
 }
 
@@ -143,20 +146,20 @@ const REPORT_EVERY: u64 = 1 << 16;
 
 /// Writes all files; returns the number of events, and what was damaged.
 fn fill(
-    dir: &Path,
+    dir: &Folder,
+    shown: &Path,
     log: &Path,
     reader: &Reader,
     stamp: &Stamp,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(u64, Vec<Damage>), Error> {
-    let failed = |e| Error::Table(dir.to_path_buf(), e);
+    let failed = |e| Error::Table(shown.to_path_buf(), e);
     let preamble = reader.preamble();
     let (start_ns, end_ns) = reader.span();
     let last_ns = reader.times().map_or(start_ns, |t| t.1);
-    let path = |name: &str| dir.join(format!("{}.parquet", file_stem(name)));
     let events = preamble.events.iter().zip(preamble.user_events());
     let tables = events.map(|(e, user)| {
-        EventTable::create(&path(&e.name), e, user, about_log(preamble, e, start_ns))
+        EventTable::create(dir, &file_stem(&e.name), e, user, about_log(preamble, e, start_ns))
     });
     let tables = tables.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let (mut tables, files): (Vec<_>, Vec<_>) = tables.into_iter().unzip();
@@ -173,7 +176,7 @@ fn fill(
         }
     };
     thread::scope(|scope| {
-        let writing = Writing::start(scope, files);
+        let writing = Writing::start(scope, files)?;
         let symbols = decoder.symbols();
         while let Some(event) = merge.next() {
             read(&event);
@@ -213,7 +216,8 @@ fn fill(
         Meta { stamp, log: name, start_ns, end_ns, complete, rows, preamble, damage: &damage };
     let json =
         serde_json::to_vec(&meta).map_err(|e| failed(ParquetError::External(Box::new(e))))?;
-    fs::write(dir.join("meta.json"), json).map_err(|e| Error::Unwritable(dir.to_path_buf(), e))?;
+    dir.write("meta.json".as_ref(), 0o666, Old::Refuse, &json)
+        .map_err(|e| Error::Unwritable(shown.to_path_buf(), e))?;
     Ok((rows, damage))
 }
 

@@ -4,9 +4,10 @@
 
 use klogger_log::damage::Damage;
 use klogger_os::files::folder_of;
+use klogger_os::outputs::{Folder, PartialFolder};
 use parquet::errors::ParquetError;
+use std::ffi::OsString;
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -82,70 +83,72 @@ pub fn beside(log: &Path, suffix: &str) -> PathBuf {
     log.with_file_name(name)
 }
 
-/// Whether `dir` can be replaced without loss.
-pub fn is_empty(dir: &Path) -> bool {
-    match fs::read_dir(dir) {
-        Ok(mut entries) => entries.next().is_none(),
-        // A file of that name counts; a path that cannot be reached fails when it is created.
-        Err(_) => fs::symlink_metadata(dir).is_err(),
-    }
+/// Another process may make the same export just as often at the same time.
+const TRIES: u32 = 64;
+
+/// Where an export is made.
+pub struct Place {
+    parent: Folder,
+    name: OsString,
+    dir: PathBuf,
 }
 
-/// A directory that is removed when dropped, unless it has replaced the target.
-pub struct Temporary {
-    pub path: PathBuf,
-}
-
-impl Temporary {
-    /// Creates it beside `dir`, so that it can be renamed to it.
-    pub fn create(dir: &Path) -> Result<Temporary, Error> {
+impl Place {
+    /// Makes the folders that it is in.
+    pub fn find(dir: &Path) -> Result<Place, Error> {
         let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
-        let parent = folder_of(dir);
-        fs::create_dir_all(parent).map_err(unwritable)?;
-        let name = dir.file_name().ok_or_else(|| unwritable(ErrorKind::InvalidFilename.into()))?;
-        let prefix = format!(".{}.tmp-", name.to_string_lossy());
-        remove_orphans(parent, &prefix);
-        let path = parent.join(format!("{prefix}{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(unwritable)?;
-        Ok(Temporary { path })
+        if dir.file_name().is_none() {
+            return Err(unwritable(ErrorKind::InvalidFilename.into()));
+        }
+        Folder::make(folder_of(dir)).map_err(unwritable)?;
+        let (parent, name) = Folder::of(dir).map_err(unwritable)?;
+        Ok(Place { parent, name, dir: dir.to_path_buf() })
     }
 
-    pub fn replace(self, dir: &Path) -> Result<(), Error> {
-        let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
-        let old = self.path.with_extension("old");
-        let had_old = fs::rename(dir, &old).is_ok();
-        let renamed = fs::rename(&self.path, dir);
-        if had_old {
-            match &renamed {
-                Ok(()) => fs::remove_dir_all(&old).map_err(unwritable)?,
-                Err(_) => fs::rename(&old, dir).map_err(unwritable)?,
+    /// The folder that is there. That of another user is neither believed nor replaced.
+    pub fn there(&self) -> Result<Option<Folder>, Error> {
+        let unwritable = |e| Error::Unwritable(self.dir.clone(), e);
+        match self.parent.look(&self.name).map_err(unwritable)? {
+            None => Ok(None),
+            Some(found) if !found.is_dir() => Err(Error::Occupied(self.dir.clone())),
+            Some(_) => {
+                let folder = self.parent.folder(&self.name).map_err(unwritable)?;
+                folder.check_ours().map_err(unwritable)?;
+                Ok(Some(folder))
             }
         }
-        renamed.map_err(unwritable)
     }
-}
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // After `replace` it no longer exists under this name.
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Removes what a killed export left behind.
-fn remove_orphans(parent: &Path, prefix: &str) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|n| n.strip_prefix(prefix))
-            .and_then(|rest| rest.split('.').next());
-        let gone = pid.is_some_and(|pid| {
-            pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()
-        });
-        if gone && Path::new("/proc/self").exists() {
-            let _ = fs::remove_dir_all(entry.path());
+    /// Makes the folder: `fill` fills a new one, which then takes the place of the one there. What
+    /// that may be is said by `may`, which is asked before, and again if it has changed: false if
+    /// it need not be replaced. Returns what `fill` has, or `None` if there was no need.
+    pub fn make<T>(
+        &self,
+        may: impl Fn(&Folder) -> Result<bool, Error>,
+        fill: impl FnOnce(&Folder) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let unwritable = |e| Error::Unwritable(self.dir.clone(), e);
+        if !self.there()?.as_ref().map_or(Ok(true), &may)? {
+            return Ok(None);
         }
+        let mut made = PartialFolder::begin(&self.parent, &self.name, 0o777).map_err(unwritable)?;
+        let filled = fill(made.folder())?;
+        for _ in 0..TRIES {
+            let old = self.there()?;
+            if !old.as_ref().map_or(Ok(true), &may)? {
+                break;
+            }
+            match made.complete(old.as_ref()) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                done => return done.map(|()| Some(filled)).map_err(unwritable),
+            }
+        }
+        // Somebody else has made the same.
+        Ok(Some(filled))
     }
+}
+
+/// Whether a folder can be replaced without loss.
+pub fn is_empty(folder: &Folder) -> bool {
+    folder.names().is_ok_and(|names| names.is_empty())
 }

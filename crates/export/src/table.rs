@@ -8,6 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use klogger_log::builtin::Builtin;
 use klogger_log::event::EventRef;
 use klogger_log::symbols::Symbols;
+use klogger_os::outputs::Folder;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decode, Shape};
 use parquet::arrow::ArrowWriter;
@@ -18,7 +19,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Rows that are collected before they are handed to the Parquet writer.
@@ -44,13 +44,19 @@ struct Threads {
     tgid: Vec<Option<i32>>,
 }
 
+/// Makes the file of a table in a folder.
+fn create(dir: &Folder, name: &str) -> std::io::Result<File> {
+    dir.create(format!("{name}.parquet").as_ref(), 0o666)
+}
+
 /// Encodes the rows of a table of events, and writes them.
 pub struct TableFile(ArrowWriter<File>);
 
 impl TableFile {
     /// `about`: the file's metadata.
     fn create(
-        path: &Path,
+        dir: &Folder,
+        name: &str,
         schema: SchemaRef,
         about: BTreeMap<String, String>,
     ) -> Result<TableFile, ParquetError> {
@@ -59,7 +65,7 @@ impl TableFile {
         let sorted = properties(&schema)
             .set_sorting_columns(Some(vec![by_time]))
             .set_key_value_metadata(Some(about));
-        let file = File::create(path)?;
+        let file = create(dir, name)?;
         ArrowWriter::try_new(file, schema, Some(sorted.build())).map(TableFile)
     }
 
@@ -93,7 +99,8 @@ pub struct EventTable {
 impl EventTable {
     /// `user`: threads of programs may log the event; `about`: the file's metadata.
     pub fn create(
-        path: &Path,
+        dir: &Folder,
+        name: &str,
         layout: &EventLayout,
         user: bool,
         about: BTreeMap<String, String>,
@@ -128,7 +135,7 @@ impl EventTable {
             columns.push(Field::new(free_name(&name, &columns), column.data_type(), true));
         }
         let schema = Arc::new(Schema::new(columns));
-        let file = TableFile::create(path, schema.clone(), about)?;
+        let file = TableFile::create(dir, name, schema.clone(), about)?;
         let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
         let threads = user.then(Threads::default);
         let (rows, early) = (0, 0);
@@ -222,7 +229,11 @@ fn properties(schema: &Schema) -> WriterPropertiesBuilder {
 }
 
 /// Writes a table of complete columns: (name, values). All may have nulls.
-pub fn write_small(path: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<(), ParquetError> {
+pub fn write_small(
+    dir: &Folder,
+    name: &str,
+    columns: Vec<(&str, ArrayRef)>,
+) -> Result<(), ParquetError> {
     let fields: Vec<_> =
         columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(fields));
@@ -230,7 +241,7 @@ pub fn write_small(path: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<(), Pa
     let batch = RecordBatch::try_new(schema.clone(), arrays)
         .map_err(|e: ArrowError| ParquetError::from(e))?;
     let mut writer = ArrowWriter::try_new(
-        File::create(path)?,
+        create(dir, name)?,
         schema.clone(),
         Some(properties(&schema).build()),
     )?;

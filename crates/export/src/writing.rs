@@ -4,6 +4,7 @@
 
 use crate::table::TableFile;
 use arrow_array::RecordBatch;
+use klogger_os::threads;
 use parquet::errors::ParquetError;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -17,9 +18,14 @@ pub struct Writing<'scope> {
 }
 
 impl<'scope> Writing<'scope> {
-    pub fn start<'env>(scope: &'scope Scope<'scope, 'env>, files: Vec<TableFile>) -> Self {
+    pub fn start<'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        files: Vec<TableFile>,
+    ) -> Result<Self, ParquetError> {
         let (batches, received) = sync_channel(WAITING);
-        Writing { batches, thread: scope.spawn(move || write(files, &received)) }
+        let thread = threads::start_in(scope, move || write(files, &received));
+        let thread = thread.map_err(|e| ParquetError::External(Box::new(e)))?;
+        Ok(Writing { batches, thread })
     }
 
     /// Hands over rows of a table; false if the thread has failed: `finish` says why.

@@ -22,6 +22,7 @@ use crate::scan::{self, Block};
 use crate::source::Source;
 use crate::validate::Known;
 use crate::writer::{EventBlock, Sink, Writer};
+use klogger_os::files::open_regular;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -44,12 +45,13 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a file, or the segments in a folder as one log.
+    /// Opens a file, or the segments in a folder as one log. What is no regular file is not opened:
+    /// a FIFO would wait for a writer, and a device may do something.
     pub fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
         let path = path.as_ref();
         match path.is_dir() {
             true => join::open(path),
-            false => Reader::from_source(Source::file(File::open(path)?)?),
+            false => Reader::from_source(Source::file(open_regular(path)?)?),
         }
     }
 

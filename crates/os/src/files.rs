@@ -27,14 +27,6 @@ pub fn look_at(path: impl AsRef<Path>) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
-/// Opens for reading a file that can only be inspected, if it is a regular one.
-pub fn open_regular_again(seen: &File) -> io::Result<File> {
-    if !seen.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    reopen(seen, File::options().read(true))
-}
-
 /// Opens for reading and writing exactly the file that [`look_in`] has found, even if its name
 /// refers to another one by now.
 pub fn open_seen(seen: &File) -> io::Result<File> {
@@ -43,14 +35,26 @@ pub fn open_seen(seen: &File) -> io::Result<File> {
 
 /// Opens the file of a descriptor that only allows to inspect it. Opening a FIFO does not wait.
 fn reopen(seen: &File, options: &mut OpenOptions) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
-    options.custom_flags(libc::O_NONBLOCK).open(path)
+    options.custom_flags(libc::O_NONBLOCK).open(path_of(seen))
+}
+
+/// A path of what a descriptor is open on, for calls that take no descriptor.
+pub(crate) fn path_of(seen: &File) -> String {
+    format!("/proc/self/fd/{}", seen.as_raw_fd())
 }
 
 /// Opens a file for reading, if it is a regular one. What a path refers to may be chosen by other
-/// users, and opening a device can have effects.
+/// users: a FIFO would wait for a writer, and opening a device can have effects.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    open_regular_again(&look_at(path)?)
+    open_seen_regular(&look_at(path)?)
+}
+
+/// The same for a file that can only be inspected ([`look_in`], [`look_at`]).
+pub fn open_seen_regular(seen: &File) -> io::Result<File> {
+    if !seen.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    reopen(seen, File::options().read(true))
 }
 
 /// openat2: `resolve` limits where the path may lead. Without `root`, a path that is not absolute

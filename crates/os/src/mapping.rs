@@ -39,9 +39,18 @@ impl Mapping {
 
     /// Maps a sparse file, most of which is never touched, with private memory in front of it.
     pub fn sparse(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        Mapping::behind_front(fd, length, libc::MAP_SHARED)
+    }
+
+    /// The same, but what is written stays in this process: the file is left as it is.
+    pub fn sparse_copy(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        Mapping::behind_front(fd, length, libc::MAP_PRIVATE)
+    }
+
+    fn behind_front(fd: BorrowedFd, length: usize, kind: libc::c_int) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let shared = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let flags = kind | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let whole = Mapping::FRONT.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at an address of the kernel's choice, and the file in place of a
         // part of it.
@@ -55,7 +64,7 @@ impl Mapping {
         let mapping = Mapping { address, length, front: Mapping::FRONT };
         // SAFETY: as above.
         match unsafe {
-            libc::mmap64(address.as_ptr().cast(), length, protection, shared, fd.as_raw_fd(), 0)
+            libc::mmap64(address.as_ptr().cast(), length, protection, flags, fd.as_raw_fd(), 0)
         } {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             _ => Ok(mapping),

@@ -12,14 +12,16 @@ mod worker;
 use klogger_engines::times::Times;
 use klogger_log::ledger::Entry;
 use klogger_os as os;
+use klogger_os::Error;
 use klogger_os::machine;
+use klogger_os::threads;
 use klogger_ring::CpuReader;
 use klogger_ring::block::Outlet;
 use klogger_ring::{Counters, RecordKinds, RingReader};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use worker::Worker;
 
 /// A writer reads the clock before it reserves space, so a record can be a little older than the
@@ -68,10 +70,10 @@ pub struct Finished {
 }
 
 impl Drain {
-    pub fn start(cpu: u16, reader: CpuReader, shared: Shared) -> Drain {
+    pub fn start(cpu: u16, reader: CpuReader, shared: Shared) -> Result<Drain, Error> {
         let (hello, hear): (Sender<Vec<String>>, Receiver<_>) = channel();
         let (next, replacements) = channel();
-        let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
+        let thread = threads::start(&format!("klogger/{cpu}"), move || {
             let mut notes = Vec::new();
             let bound = os::pin_to_cpu(u32::from(cpu));
             // A CPU that is offline may come back; until then its thread has nothing to do.
@@ -85,10 +87,9 @@ impl Drain {
             // The other end is waiting for this.
             let _ = hello.send(notes);
             Worker::new(cpu, reader, replacements, shared).run()
-        });
-        let thread = thread.expect("a thread can be created");
+        })?;
         let notes = hear.recv().unwrap_or_default();
-        Drain { thread, next, cpu, notes }
+        Ok(Drain { thread, next, cpu, notes })
     }
 
     /// Wakes the thread: its ring has passed the low-water mark, or `stop` is set.

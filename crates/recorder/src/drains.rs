@@ -23,12 +23,12 @@ pub struct Drains {
 }
 
 impl Drains {
-    pub fn start(readers: Vec<(u16, CpuReader)>, shared: Shared) -> Drains {
-        let threads = readers
+    pub fn start(readers: Vec<(u16, CpuReader)>, shared: Shared) -> Result<Drains, Error> {
+        let threads: Result<Vec<Drain>, Error> = readers
             .into_iter()
             .map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone()))
             .collect();
-        Drains { threads: Mutex::new(threads), shared }
+        Ok(Drains { threads: Mutex::new(threads?), shared })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Drain>> {
@@ -76,7 +76,16 @@ impl Drains {
         let mut threads = self.lock();
         match threads.iter().find(|d| d.cpu == cpu) {
             Some(drain) => drain.replace(reader),
-            None => threads.push(Drain::start(cpu, reader, self.shared.clone())),
+            None => match Drain::start(cpu, reader, self.shared.clone()) {
+                Ok(drain) => threads.push(drain),
+                // The recording ends: nobody would empty these rings.
+                Err(e) => {
+                    if let Ok(mut failure) = self.shared.outlet.status.failure.lock() {
+                        let why = format!("CPU {cpu} has come: {}", e.message);
+                        failure.get_or_insert(std::io::Error::other(why));
+                    }
+                }
+            },
         }
     }
 

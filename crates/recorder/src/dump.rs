@@ -9,6 +9,7 @@ use klogger_log::origin::Origin;
 use klogger_log::record::{Header, TIME_MASK, full_time};
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::threads;
 use klogger_ring::block::{Block, Builtin, Status, ToWriter};
 use klogger_ring::{Counters, RecordKinds, Taken};
 use klogger_ring::{CpuReader, Still};
@@ -190,18 +191,21 @@ impl Round {
     /// another one gives the same result, but takes longer.
     fn take(&mut self, kinds: &RecordKinds, ids: &[u16]) -> io::Result<(Vec<u8>, Taken, Still)> {
         let (cpu, reader) = (self.cpu, &mut self.reader);
-        thread::scope(|scope| {
-            let work = scope.spawn(move || {
+        let copied = thread::scope(|scope| {
+            let reader = &mut *reader;
+            let work = threads::start_in(scope, move || {
                 let _ = os::pin_to_cpu(cpu.into());
                 let _ = os::become_fifo();
-                let mut records = Vec::new();
-                let (taken, still) = reader.take_running(kinds, ids, &mut records)?;
-                Ok((records, taken, still))
+                copy(reader, kinds, ids)
             });
-            work.join().unwrap_or_else(|_| {
-                Err(io::Error::other("the thread that copies the ring has panicked"))
+            work.ok().map(|work| {
+                work.join().unwrap_or_else(|_| {
+                    Err(io::Error::other("the thread that copies the ring has panicked"))
+                })
             })
-        })
+        });
+        // Without a thread of its own, more may be overwritten meanwhile, which is counted.
+        copied.unwrap_or_else(|| copy(reader, kinds, ids))
     }
 
     fn note_busy(&mut self, now_ns: u64) {
@@ -225,6 +229,17 @@ impl Round {
         }
         (self.next_serial, self.since_ns) = (next_serial, now_ns);
     }
+}
+
+/// Copies what a ring holds.
+fn copy(
+    reader: &mut CpuReader,
+    kinds: &RecordKinds,
+    ids: &[u16],
+) -> io::Result<(Vec<u8>, Taken, Still)> {
+    let mut records = Vec::new();
+    let (taken, still) = reader.take_running(kinds, ids, &mut records)?;
+    Ok((records, taken, still))
 }
 
 #[cfg(test)]

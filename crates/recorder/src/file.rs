@@ -5,11 +5,12 @@
 use crate::destination::{check_stdout, is_stdout};
 use klogger_os::Error;
 use klogger_os::files::{cannot_write, discards, folder_of};
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use klogger_os::outputs::{Folder, Old, Partial};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
 
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
@@ -32,89 +33,202 @@ pub fn check(path: &Path) -> Result<(), Error> {
             Err(cannot(format!("{shown} is not a directory")).help(help))
         }
         Err(e) => Err(cannot_write(path, e)),
-        Ok(_) => path.symlink_metadata().map_or(Ok(()), |found| refuse(path, &found)),
+        Ok(_) => place(path).and_then(|(folder, name)| look(&folder, &name, path)).map(drop),
     }
 }
 
-/// Creates the log file; true if an existing one was kept as NAME.old. An existing file is never
-/// written to, except /dev/null: in a folder that all users may write to, another user may have put
-/// it there.
-pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
-    let before = path.symlink_metadata().ok();
-    if let Some(found) = &before {
-        refuse(path, found)?;
-        if found.file_type().is_char_device() {
-            let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
-            return Ok((file.map_err(|e| cannot_write(path, e))?, false));
-        }
+/// The folder of a log, and its name there.
+fn place(path: &Path) -> Result<(Folder, OsString), Error> {
+    Folder::of_name(path).map_err(|e| cannot_write(path, e))
+}
+
+/// What is there already, if a log can take its place.
+fn look(folder: &Folder, name: &OsStr, path: &Path) -> Result<Option<Metadata>, Error> {
+    let found = folder.look(name).map_err(|e| cannot_write(path, e))?;
+    let Some(found) = found else { return Ok(None) };
+    refuse(path, &found)?;
+    if found.is_file() {
+        folder.check_free(name).map_err(|e| cannot_write(path, e))?;
     }
-    let keep_old = before.as_ref().is_some_and(|m| m.len() > 0);
+    Ok(Some(found))
+}
+
+/// Where a log has been begun.
+#[derive(Debug)]
+pub struct Place {
+    folder: Folder,
+    name: OsString,
+    /// An existing file has the name NAME.old.
+    pub kept_old: bool,
+    device: bool,
+}
+
+impl Place {
+    /// Undoes [`open`] if the recording did not start. A device stays.
+    pub fn discard(&self) {
+        if self.device {
+            return;
+        }
+        let _ = match self.kept_old {
+            true => self.folder.put_back_old(&self.name),
+            false => self.folder.remove(&self.name),
+        };
+    }
+}
+
+/// Creates the log file. An existing file is never written to, except /dev/null: in a folder that
+/// all users may write to, another user may have put it there.
+pub fn open(path: &Path, mode: u32) -> Result<(File, Place), Error> {
+    check(path)?;
+    let (folder, name) = place(path)?;
+    open_in(folder, name, path, mode)
+}
+
+/// The same in a folder that is open. `path`: the file's, for messages.
+pub fn open_in(
+    folder: Folder,
+    name: OsString,
+    path: &Path,
+    mode: u32,
+) -> Result<(File, Place), Error> {
+    let cannot = |e| cannot_write(path, e);
+    let before = look(&folder, &name, path)?;
+    let device = before.as_ref().is_some_and(|found| found.file_type().is_char_device());
+    if device {
+        let file = folder.open_special(&name).map_err(cannot)?;
+        return Ok((file, Place { folder, name, kept_old: false, device }));
+    }
+    let kept_old = before.as_ref().is_some_and(|m| m.len() > 0);
     let cleared = match before {
-        Some(_) if keep_old => fs::rename(path, old_name(path)),
-        Some(_) => fs::remove_file(path),
+        Some(_) if kept_old => folder.keep_old(&name),
+        Some(_) => folder.remove(&name),
         None => Ok(()),
     };
-    let file = cleared
-        .and_then(|()| OpenOptions::new().write(true).create_new(true).mode(mode).open(path));
-    let file = file.map_err(|e| cannot_write(path, e))?;
+    let file = cleared.and_then(|()| folder.create(&name, mode)).map_err(cannot)?;
     // The mode as requested, whatever the umask.
-    file.set_permissions(Permissions::from_mode(mode)).map_err(|e| cannot_write(path, e))?;
+    file.set_permissions(Permissions::from_mode(mode)).map_err(cannot)?;
     // Where files cannot be locked, readers cannot distinguish this log from one whose recorder was
     // killed.
     let _ = klogger_log::lock::lock(&file);
-    Ok((file, keep_old))
+    Ok((file, Place { folder, name, kept_old, device }))
 }
 
 /// Creates the file of a further segment, which must not exist. It gets its name when it is locked:
 /// whoever follows the recording sees no file that nobody writes.
-pub fn create(path: &Path, mode: u32) -> io::Result<File> {
-    let nameless = part_of(path);
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&nameless)?;
-    let named = file.set_permissions(Permissions::from_mode(mode)).and_then(|()| {
-        let _ = klogger_log::lock::lock(&file);
-        fs::hard_link(&nameless, path)
-    });
-    fs::remove_file(&nameless)?;
-    named.map(|()| file)
+pub fn create(folder: &Folder, name: &OsStr, mode: u32) -> io::Result<File> {
+    let mut partial = Partial::begin(folder, name, mode)?;
+    partial.set_mode(mode)?;
+    let _ = klogger_log::lock::lock(partial.file());
+    let file = partial.file().try_clone()?;
+    partial.complete(Old::Refuse)?;
+    Ok(file)
 }
 
-/// Whether a folder for segments can be made at `path`, or is there and empty.
-pub fn check_folder(path: &Path) -> Result<(), Error> {
+/// A log that has no name until it is complete: nothing stands there until then, and what stood
+/// there stays as it was.
+pub struct Whole {
+    pub file: File,
+    /// `None`: a device that discards it.
+    partial: Option<Partial>,
+}
+
+impl Whole {
+    pub fn begin(path: &Path, mode: u32) -> Result<Whole, Error> {
+        check(path)?;
+        let cannot = |e| cannot_write(path, e);
+        let (folder, name) = place(path)?;
+        if look(&folder, &name, path)?.is_some_and(|found| found.file_type().is_char_device()) {
+            let file = folder.open_special(&name).map_err(cannot)?;
+            return Ok(Whole { file, partial: None });
+        }
+        let mut partial = Partial::begin(&folder, &name, mode).map_err(cannot)?;
+        partial.set_mode(mode).map_err(cannot)?;
+        let file = partial.file().try_clone().map_err(cannot)?;
+        Ok(Whole { file, partial: Some(partial) })
+    }
+
+    /// Gives it its name. `old`: what becomes of a file that has it.
+    pub fn complete(self, old: Old) -> io::Result<()> {
+        self.partial.map_or(Ok(()), |partial| partial.complete(old))
+    }
+
+    /// The same. When this returns, the disk has the log and its name.
+    pub fn complete_synced(self, old: Old) -> io::Result<()> {
+        self.partial.map_or(Ok(()), |partial| partial.complete_synced(old))
+    }
+}
+
+/// What is found at the place of a folder for segments: the folder that it is in, its name there,
+/// and itself, if it is there and empty.
+fn find_folder(path: &Path) -> Result<(Folder, OsString, Option<Folder>), Error> {
     let cannot = |why: &str| {
         Error::new(format!("cannot record segments into {}: {why}", path.display()))
             .help("choose another folder with --dir DIR; it is created")
     };
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => match folder_of(path).metadata() {
-            Ok(found) if found.is_dir() => Ok(()),
-            Ok(_) => Err(cannot("the folder that it would be in is not a directory")),
-            Err(e) => Err(cannot_write(path, e)),
-        },
-        Err(e) => Err(cannot_write(path, e)),
-        Ok(found) if found.is_symlink() => Err(cannot("it is a symbolic link")),
-        Ok(found) if !found.is_dir() => Err(cannot("it is not a directory")),
-        Ok(_) => match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(cannot("it is not empty")),
-            Err(e) => Err(cannot_write(path, e)),
-        },
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::Other => cannot(&e.to_string()),
+        _ => cannot_write(path, e),
+    };
+    let (parent, name) = match path.file_name() {
+        Some(_) => Folder::of_name(path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotADirectory => {
+                cannot("the folder that it would be in is not a directory")
+            }
+            _ => failed(e),
+        })?,
+        // `.` or `..`
+        None => (Folder::open(path).map_err(failed)?, OsString::from(".")),
+    };
+    match parent.look(&name).map_err(failed)? {
+        None => Ok((parent, name, None)),
+        Some(found) if found.is_symlink() => Err(cannot("it is a symbolic link")),
+        Some(found) if !found.is_dir() => Err(cannot("it is not a directory")),
+        Some(_) => {
+            let folder = parent.folder(&name).map_err(failed)?;
+            folder.check_ours().map_err(failed)?;
+            match folder.names().map_err(failed)?.is_empty() {
+                true => Ok((parent, name, Some(folder))),
+                false => Err(cannot("it is not empty")),
+            }
+        }
     }
 }
 
-/// Makes the folder for segments; true if it was not there.
-pub fn make_folder(path: &Path) -> Result<bool, Error> {
-    check_folder(path)?;
-    match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(e) => Err(cannot_write(path, e)),
+/// Whether a folder for segments can be made at `path`, or is there, ours and empty.
+pub fn check_folder(path: &Path) -> Result<(), Error> {
+    find_folder(path).map(drop)
+}
+
+/// A folder for segments, which is held from here on.
+pub struct MadeFolder {
+    pub folder: Folder,
+    parent: Folder,
+    name: OsString,
+    /// It was not there.
+    made: bool,
+}
+
+impl MadeFolder {
+    pub fn new(path: &Path) -> Result<MadeFolder, Error> {
+        let (parent, name, found) = find_folder(path)?;
+        let made = found.is_none();
+        let folder = found.map_or_else(|| parent.make_folder(&name, 0o700), Ok);
+        let folder = folder.map_err(|e| cannot_write(path, e))?;
+        Ok(MadeFolder { folder, parent, name, made })
+    }
+
+    /// Removes it if it was not there before, and is empty.
+    pub fn abandon(&self) {
+        if self.made {
+            let _ = self.parent.remove_folder(&self.name);
+        }
     }
 }
 
 /// A log must be a regular file, or a device that discards it. Opening a pipe would wait for a
 /// reader, a terminal cannot show a log, and what cannot be truncated could not be completed on a
 /// full disk.
-fn refuse(path: &Path, found: &fs::Metadata) -> Result<(), Error> {
+fn refuse(path: &Path, found: &Metadata) -> Result<(), Error> {
     let kind = found.file_type();
     let (what, help) = if kind.is_dir() {
         ("a directory", format!("name a file in it: -o {}", path.join("x.klog").display()))
@@ -132,16 +246,6 @@ fn refuse(path: &Path, found: &fs::Metadata) -> Result<(), Error> {
     Err(Error::new(format!("cannot write {}: it is {what}", path.display())).help(help))
 }
 
-/// Undoes open() if the recording did not start. A device stays.
-pub fn discard(path: &Path, kept_old: bool) {
-    if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
-        let _ = match kept_old {
-            true => fs::rename(old_name(path), path),
-            false => fs::remove_file(path),
-        };
-    }
-}
-
 /// Whether a new regular file can be made at `path`, which may replace one.
 pub fn check_regular(path: &Path) -> Result<(), Error> {
     check(path)?;
@@ -152,30 +256,10 @@ pub fn check_regular(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is written under another name first, so that there is a whole file or none.
-pub fn part_of(path: &Path) -> PathBuf {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    part.into()
-}
-
-/// Gives a complete file its name; an existing file is kept as NAME.old.
-pub fn complete(part: &Path, path: &Path) -> std::io::Result<()> {
-    if path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
-        fs::rename(path, old_name(path))?;
-    }
-    fs::rename(part, path)
-}
-
-fn old_name(path: &Path) -> OsString {
-    let mut old = path.as_os_str().to_owned();
-    old.push(".old");
-    old
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     fn mode_of(path: &Path) -> u32 {
@@ -193,10 +277,10 @@ mod tests {
             fs::remove_file(&log).unwrap();
             // A hard link to the same file.
             fs::hard_link(&victim, &log).unwrap();
-            let (file, kept_old) = open(&log, PRIVATE).unwrap();
+            let (file, place) = open(&log, PRIVATE).unwrap();
             file.set_len(10).unwrap();
             assert_eq!(
-                (fs::read_to_string(&victim).unwrap().as_str(), kept_old),
+                (fs::read_to_string(&victim).unwrap().as_str(), place.kept_old),
                 (text, !text.is_empty())
             );
             fs::remove_file(&log).unwrap();

@@ -10,12 +10,14 @@ use klogger_log::live::LiveMerge;
 use klogger_log::preamble::{Addition, Preamble};
 use klogger_log::writer::EventBlock;
 use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::threads;
 use klogger_ring::block::{Source, Status};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Bytes that wait in the queue at most.
@@ -105,7 +107,7 @@ pub fn start(
     preamble: &Preamble,
     cpus: &[u16],
     status: Option<Arc<Status>>,
-) -> (Feed, JoinHandle<()>) {
+) -> Result<(Feed, JoinHandle<()>), Error> {
     let (to, pieces) = channel();
     let queue: Arc<Queue> = Arc::default();
     let (shared, preamble) = (queue.clone(), preamble.clone());
@@ -116,8 +118,7 @@ pub fn start(
         worker.follower.begin(&preamble);
         worker.run(&pieces);
     };
-    let thread = thread::Builder::new().name("klogger/follow".into()).spawn(run);
-    (Feed { to, queue }, thread.expect("a thread can be made"))
+    Ok((Feed { to, queue }, threads::start("klogger/follow", run)?))
 }
 
 struct Worker {
@@ -213,7 +214,7 @@ mod tests {
         let (seen, events) = (Seen::default(), bundled::builtin().unwrap().layouts(1));
         let builtin = Builtin(Arc::new(events.clone()));
         let preamble = Preamble { events, ..Preamble::default() };
-        let (feed, thread) = start(Box::new(seen.clone()), &preamble, &[0, 1], None);
+        let (feed, thread) = start(Box::new(seen.clone()), &preamble, &[0, 1], None).unwrap();
         // So late that the wait never ends by itself.
         let begin = os::monotonic_ns() + 3_600_000_000_000;
         let block = |cpu, n: i64| {
@@ -228,7 +229,7 @@ mod tests {
         };
         block(0, 2);
         feed.until(Source::Cpu(0), begin + 10);
-        thread::sleep(3 * WAIT);
+        std::thread::sleep(3 * WAIT);
         assert_eq!(*seen.0.lock().unwrap(), []);
         block(1, 1);
         drop(feed);

@@ -21,6 +21,7 @@ use klogger_log::preamble::Preamble;
 use klogger_log::writer::{Summary, Writer};
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::threads;
 use klogger_ring::RecordKinds;
 use klogger_ring::block::{Builtin, Followed, Outlet, Source, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
@@ -29,7 +30,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long the names of threads may take at the end.
@@ -99,9 +100,12 @@ impl Pipeline {
     }
 
     /// Messages wait until there is a file.
-    pub fn new(layouts: &[EventLayout]) -> Pipeline {
+    ///
+    /// # Errors
+    /// There may be no more threads.
+    pub fn new(layouts: &[EventLayout]) -> Result<Pipeline, Error> {
         let (to_writer, messages) = sync_channel(128);
-        let (log, writer) = start_writer(messages);
+        let (log, writer) = start_writer(messages)?;
         let outlet = Outlet {
             to_writer,
             pool: Arc::default(),
@@ -109,7 +113,7 @@ impl Pipeline {
             builtin: Builtin(Arc::new(layouts.to_vec())),
             followed: Arc::default(),
         };
-        Pipeline {
+        Ok(Pipeline {
             outlet,
             log: Some(log),
             drains: None,
@@ -121,7 +125,7 @@ impl Pipeline {
             writer,
             follower: None,
             notes: Vec::new(),
-        }
+        })
     }
 
     /// Whether somebody follows the recording.
@@ -139,7 +143,15 @@ impl Pipeline {
     }
 
     /// Opens the rings of all CPUs, and starts their drain threads.
-    pub fn open_cpus(&mut self, rings: CpuRings, overwrite: bool, layouts: &[EventLayout]) {
+    ///
+    /// # Errors
+    /// There may be no more threads.
+    pub fn open_cpus(
+        &mut self,
+        rings: CpuRings,
+        overwrite: bool,
+        layouts: &[EventLayout],
+    ) -> Result<(), Error> {
         let kinds = Arc::new(RecordKinds::new(layouts));
         let CpuRings { readers, times, wake_ups, growth } = rings;
         for (_, reader) in &readers {
@@ -149,7 +161,7 @@ impl Pipeline {
             let builtin = self.outlet.builtin.clone();
             let flight = FlightRecorder::new(readers, kinds, times, layouts, builtin);
             self.flight = Some(Arc::new(Mutex::new(flight)));
-            return;
+            return Ok(());
         }
         let (grow, asked) = channel();
         let shared = Shared {
@@ -159,11 +171,12 @@ impl Pipeline {
             outlet: self.outlet.clone(),
             stop: Arc::default(),
         };
-        let drains = Arc::new(Drains::start(readers, shared));
+        let drains = Arc::new(Drains::start(readers, shared)?);
         self.notes = drains.notes();
         self.listener = Listener::start(wake_ups, drains.clone());
         self.grower = growth.and_then(|g| Grower::start(g, asked, drains.clone()));
         self.drains = Some(drains);
+        Ok(())
     }
 
     /// Where an engine that drains its own rings hands over blocks.
@@ -193,12 +206,12 @@ impl Pipeline {
         follower: Box<dyn Follower>,
         preamble: &Preamble,
         alone: bool,
-    ) -> Feed {
+    ) -> Result<Feed, Error> {
         let status = alone.then(|| self.outlet.status.clone());
         let cpus = self.drains.as_ref().map(|drains| drains.cpus()).unwrap_or_default();
-        let (feed, thread) = follower::start(follower, preamble, &cpus, status);
+        let (feed, thread) = follower::start(follower, preamble, &cpus, status)?;
         self.follower = Some(thread);
-        feed
+        Ok(feed)
     }
 
     /// From here on there is a file.
@@ -342,17 +355,16 @@ fn lock(flight: &Mutex<FlightRecorder>) -> MutexGuard<'_, FlightRecorder> {
 /// has the names of the recorder's threads.
 fn start_writer(
     messages: Receiver<ToWriter>,
-) -> (Sender<LogWriter>, JoinHandle<Option<LogWriter>>) {
+) -> Result<(Sender<LogWriter>, JoinHandle<Option<LogWriter>>), Error> {
     let (log, begin): (Sender<LogWriter>, _) = channel();
     let (named, has_name) = channel();
     let run = move || {
         let _ = named.send(());
         Some(begin.recv().ok()?.run(messages))
     };
-    let thread = thread::Builder::new().name("klogger/log".into());
-    let thread = thread.spawn(run).expect("a thread can be made");
+    let thread = threads::start("klogger/log", run)?;
     let _ = has_name.recv();
-    (log, thread)
+    Ok((log, thread))
 }
 
 impl Ended {
@@ -392,6 +404,14 @@ impl Ended {
         self.status.failure.lock().ok().and_then(|mut f| f.take())
     }
 
+    /// See [`LogWriter::settle`].
+    pub fn settle(&mut self) -> io::Result<u64> {
+        match &mut self.writer {
+            Some(writer) => writer.settle(),
+            None => Err(io::Error::other("the writer thread has panicked")),
+        }
+    }
+
     pub fn finish(self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         match self.writer {
             Some(writer) => writer.finish(names, ledger, end_ns),
@@ -412,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_writer_has_its_name_before_there_is_a_log_and_ends_without_one() {
-        let pipeline = Pipeline::new(&[]);
+        let pipeline = Pipeline::new(&[]).unwrap();
         assert_eq!(writers(), 1);
         let (_, ended) = pipeline.stop();
         assert_eq!(ended.summary().events, 0);

@@ -8,3 +8,15 @@ pub mod rings;
 pub mod vmcore;
 
 pub use killed::killed_recorders;
+
+use klogger_log::writer::Summary;
+use std::io;
+
+/// Fails if events were left out to make room for the ledger: what is rescued must be whole before
+/// its source goes.
+fn check_whole(summary: &Summary, events: u64) -> io::Result<()> {
+    match summary.events < events {
+        true => Err(io::ErrorKind::StorageFull.into()),
+        false => Ok(()),
+    }
+}

@@ -24,9 +24,10 @@ use klogger_log::preamble::{Addition, Preamble, Segment};
 use klogger_log::segments;
 use klogger_log::writer::{Compression, EventBlock, Writer, needs_room};
 use klogger_os as os;
+use klogger_os::outputs::Folder;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -176,9 +177,10 @@ impl Seams {
         let number = old.number + 1;
         let mut preamble = self.preamble.clone();
         preamble.segment = Some(Segment { number, start_ns: now_ns, threads, ..old });
-        let path = self.shelf.folder().join(segments::file_name(number));
+        let name = segments::file_name(number);
+        let folder = self.shelf.folder();
         let mut writer = loop {
-            match create(&path, self.mode, &preamble, self.compression) {
+            match create(folder, name.as_ref(), self.mode, &preamble, self.compression) {
                 Err(e) if needs_room(&e) && self.shelf.make_room() => {}
                 made => break made?,
             }
@@ -259,13 +261,14 @@ fn due(plan: &Plan, now: Instant) -> Instant {
 }
 
 fn create(
-    path: &Path,
+    folder: &Folder,
+    name: &OsStr,
     mode: u32,
     preamble: &Preamble,
     compression: Compression,
 ) -> io::Result<Writer<Destination>> {
-    let file = Destination::File(file::create(path, mode)?);
-    Writer::new(file, preamble, compression).inspect_err(|_| drop(std::fs::remove_file(path)))
+    let file = Destination::File(file::create(folder, name, mode)?);
+    Writer::new(file, preamble, compression).inspect_err(|_| drop(folder.remove(name)))
 }
 
 /// Deletes old segments when the disk is full.

@@ -16,6 +16,7 @@ use crate::actions::Actions;
 use crate::actions::finder::Finder;
 use crate::actions::watcher::Watcher;
 use crate::destination::{Destination, is_stdout};
+use crate::file::Place;
 use crate::followed::Followed;
 use crate::host;
 use crate::names::ThreadNames;
@@ -30,6 +31,7 @@ use klogger_engines::engine::{Engine, Moment, Start};
 use klogger_engines::request::Request;
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
+use klogger_log::segments as log_segments;
 use klogger_log::writer::Writer;
 use klogger_os::files::{cannot_write, discards};
 use klogger_os::{Error, Signals};
@@ -198,7 +200,7 @@ impl Session {
             let cannot = |e| Error::new(format!("cannot start the thread for snapshots: {e}"));
             self.snapshots = Some(Snapshots::start().map_err(cannot)?);
         }
-        let mut pipeline = Pipeline::new(&self.layouts);
+        let mut pipeline = Pipeline::new(&self.layouts)?;
         if self.options.follower.is_some() || self.actions.is_some() {
             pipeline.followed().directly();
         } else if self.stdout.is_some() {
@@ -212,7 +214,7 @@ impl Session {
         for engine in &mut self.engines {
             engine.disable();
             if let Some(rings) = engine.cpu_rings()? {
-                pipeline.open_cpus(rings, request.overwrite, &self.layouts);
+                pipeline.open_cpus(rings, request.overwrite, &self.layouts)?;
             }
             self.notes.append(&mut pipeline.notes);
             if let Err(e) = engine.attach(request) {
@@ -235,11 +237,11 @@ impl Session {
         self.divide(pipeline)?;
         let preamble = self.preamble(clock)?;
         let finder = self.finder(&preamble)?;
-        let (log, kept_old) = self.open()?;
+        let (log, place) = self.open()?;
         let start_ns = preamble.clock.start_ns;
         self.start_ns.set(start_ns);
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
-            self.discard(kept_old);
+            discard(place.as_ref());
             cannot_write(&self.log(), e)
         });
         let (mut writer, names) = (started?, self.thread_names(&preamble)?);
@@ -250,6 +252,7 @@ impl Session {
         let output = self.options.output.metadata();
         let alone = !to_stdout && output.is_ok_and(|found| discards(&found));
         let feed = follower.map(|follower| pipeline.follow(follower, &preamble, alone));
+        let feed = feed.transpose().inspect_err(|_| discard(place.as_ref()))?;
         // Without a file there is nothing that the contents of rings could be rescued for.
         if !to_stdout && (feed.is_none() || !alone) {
             self.keep(&preamble);
@@ -267,11 +270,12 @@ impl Session {
             seams,
         });
         self.first_events(pipeline, &preamble, &there);
-        self.start_engines(pipeline, held.as_ref());
+        let started = self.start_engines(pipeline, held.as_ref());
+        started.inspect_err(|_| discard(place.as_ref()))?;
         self.list(pipeline, Moment::Start);
         self.poller.start(pipeline.outlet());
         let running = held.map(|held| self.start_command(held)).transpose();
-        let running = running.inspect_err(|_| self.discard(kept_old))?;
+        let running = running.inspect_err(|_| discard(place.as_ref()))?;
         Ok(Workload { running, start_ns })
     }
 
@@ -288,20 +292,21 @@ impl Session {
         Ok(Some(finder.watching(watcher)))
     }
 
-    /// What the log is written to; true if an existing file was renamed.
-    fn open(&mut self) -> Result<(Destination, bool), Error> {
+    /// What the log is written to, and where it is unless that is standard output.
+    fn open(&mut self) -> Result<(Destination, Option<Place>), Error> {
         if let Some(stdout) = self.stdout.take() {
-            return Ok((stdout, false));
+            return Ok((stdout, None));
         }
-        let (file, kept_old) = file::open(&self.log(), self.options.mode)?;
-        Ok((Destination::File(file), kept_old))
-    }
-
-    /// Removes the log: the recording did not start.
-    fn discard(&self, kept_old: bool) {
-        if !is_stdout(&self.options.output) {
-            file::discard(&self.log(), kept_old);
-        }
+        let (file, place) = match self.folder() {
+            Some(folder) => {
+                let cannot = |e| cannot_write(&self.log(), e);
+                let folder = folder.try_clone().map_err(cannot)?;
+                let name = log_segments::file_name(1).into();
+                file::open_in(folder, name, &self.log(), self.options.mode)?
+            }
+            None => file::open(&self.log(), self.options.mode)?,
+        };
+        Ok((Destination::File(file), Some(place)))
     }
 
     /// The threads that probes log, if the recording has a scope.
@@ -368,13 +373,14 @@ impl Session {
         }
     }
 
-    fn start_engines(&mut self, pipeline: &Pipeline, held: Option<&Held>) {
+    fn start_engines(&mut self, pipeline: &Pipeline, held: Option<&Held>) -> Result<(), Error> {
         let scope = self.scope().cloned();
         for engine in &mut self.engines {
             let (outlet, command) = (pipeline.outlet(), held.map(Held::pid));
             let start = Start { outlet, command, scope: scope.as_ref() };
-            self.notes.extend(engine.start(&self.options.request, start));
+            self.notes.extend(engine.start(&self.options.request, start)?);
         }
+        Ok(())
     }
 
     /// Not if a signal came during the preparation: it has ended the recording.
@@ -404,4 +410,11 @@ fn actions(
     let (actions, finder) =
         made.map_err(|e| Error::new(format!("cannot prepare the triggers: {e}")))?;
     Ok((Some(actions), Some(finder)))
+}
+
+/// Removes the log: the recording did not start.
+fn discard(place: Option<&Place>) {
+    if let Some(place) = place {
+        place.discard();
+    }
 }

@@ -3,6 +3,7 @@
 
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::threads;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -66,9 +67,13 @@ impl Held {
         let program = program(&words[0]);
         let mut command = Command::new(&program);
         command.arg0(&words[0]).args(&words[1..]).envs(variables);
-        let spawned = spawn_held(command, launch, pid_writer, go_reader, go.as_raw_fd());
+        let spawned = spawn_held(command, launch, pid_writer, go_reader, go.as_raw_fd())?;
         let mut bytes = [0; 4];
-        pid_reader.read_exact(&mut bytes).map_err(cannot)?;
+        if let Err(e) = pid_reader.read_exact(&mut bytes) {
+            // There was no child: its thread knows why.
+            let why = spawned.join().ok().and_then(Result::err);
+            return Err(cannot(why.unwrap_or(e)));
+        }
         Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, program, name })
     }
 
@@ -145,7 +150,7 @@ fn spawn_held(
     mut pid_writer: PipeWriter,
     mut go: PipeReader,
     our_go: RawFd,
-) -> JoinHandle<io::Result<Child>> {
+) -> Result<JoinHandle<io::Result<Child>>, Error> {
     let wait = move || {
         os::become_ordinary(&launch.ignored, our_go);
         launch.take_effect()?;
@@ -157,7 +162,7 @@ fn spawn_held(
     // SAFETY: between fork and exec only read, write, close, dup2, setpgid, getpid and signal are
     // used, which are async-signal-safe.
     unsafe { command.pre_exec(wait) };
-    std::thread::spawn(move || command.spawn())
+    threads::start("klogger/command", move || command.spawn())
 }
 
 impl Running {

@@ -387,6 +387,13 @@ impl LogWriter {
         Ok(())
     }
 
+    /// Writes the recorder's own events that are due; returns how many events the log has now.
+    /// [`Self::finish`] adds at least one, unless it has to make room.
+    pub fn settle(&mut self) -> io::Result<u64> {
+        self.flush()?;
+        Ok(self.ended.events + self.writer.summary().events)
+    }
+
     /// Completes the log: KLOGGER_FINISH, stacks and symbols if some event needs them, ledger,
     /// index.
     pub fn finish(mut self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {

@@ -5,12 +5,12 @@
 use crate::elf::{Facts, facts};
 use crate::perf_map::{BYTES_MAX, PerfMap};
 use klogger_log::code::File as Code;
-use klogger_os::files::{open_regular, open_regular_again};
+use klogger_os::files::{open_regular, open_seen_regular};
 use klogger_os::mapped::Mapped;
 use klogger_os::roots::{Roots, inherited};
 use std::fs::{self, File};
 use std::io;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ impl Search {
                 found => other |= found.is_some(),
             }
         }
-        let found = mapped.and_then(Mapped::find).and_then(|file| open_regular_again(&file).ok());
+        let found = mapped.and_then(Mapped::find).and_then(|file| open_seen_regular(&file).ok());
         let found =
             found.filter(|found| facts(found).is_some_and(|is| self.is(file, mapped, found, &is)));
         if let Some(what) = held(found) {
@@ -201,8 +201,8 @@ fn vdso() -> io::Result<NamedTempFile> {
     let (start, end) = range.ok_or(io::ErrorKind::NotFound)?;
     let mut image = vec![0; (end - start) as usize];
     File::open("/proc/self/mem")?.read_exact_at(&mut image, start)?;
-    let copy = NamedTempFile::new()?;
-    fs::write(copy.path(), image)?;
+    let mut copy = NamedTempFile::new()?;
+    copy.write_all(&image)?;
     Ok(copy)
 }
 

@@ -186,7 +186,10 @@ fn output(mut command: Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let messages = std::thread::spawn(move || at_most(stderr));
+    let messages = std::thread::Builder::new().spawn(move || at_most(stderr));
+    let messages = messages.inspect_err(|_| {
+        let _ = child.kill().and_then(|()| child.wait());
+    })?;
     // When reading stops, the program ends by SIGPIPE.
     let written = at_most(stdout);
     let said = messages.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));

@@ -8,9 +8,12 @@ mod tracepoints;
 pub use files::{faults, files};
 
 use klogger_os::Error;
+use klogger_os::files::folder_of;
+use klogger_os::outputs::{Folder, Old, Partial};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// The oldest kernel whose Kbuild has the target `prepare`.
@@ -159,8 +162,7 @@ impl Tree {
             let path = self.dir.join(&change.path);
             let done = match change.what {
                 What::Add | What::Change => write(&path, &change.text),
-                What::Remove if path.is_dir() => fs::remove_dir_all(&path),
-                What::Remove => fs::remove_file(&path),
+                What::Remove => remove(&path),
             };
             done.map_err(|e| {
                 Error::new(format!("cannot change {}: {e}", path.display())).help(
@@ -261,19 +263,30 @@ fn version(makefile: &str) -> Option<(String, (u32, u32))> {
     Some((format!("{major}.{minor}.{sub}"), (major, minor)))
 }
 
-/// Replaces the file atomically, so that a concurrent build sees the old file or the new one.
+/// Replaces the file atomically, so that a concurrent build sees the old file or the new one. It
+/// keeps its owner and its mode.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    let folder = Folder::make(folder_of(path))?;
+    let name = path.file_name().unwrap_or_default();
+    let Some(old) = folder.look(name)? else {
+        return folder.write(name, 0o666, Old::Refuse, text.as_bytes());
+    };
+    if !old.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = PathBuf::from(name);
-    fs::write(&new, text)?;
-    if let Ok(old) = fs::metadata(path) {
-        fs::set_permissions(&new, old.permissions())?;
+    let mut new = Partial::beside(&folder, name, 0o600)?;
+    new.file().write_all(text.as_bytes())?;
+    let _ = fchown(new.file(), Some(old.uid()), Some(old.gid()));
+    new.set_mode(old.mode() & 0o7777)?;
+    new.complete_over(&old)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    let (folder, name) = Folder::of_name(path)?;
+    match folder.look(&name)?.is_some_and(|found| found.is_dir()) {
+        true => folder.remove_all(&name),
+        false => folder.remove(&name),
     }
-    fs::rename(&new, path)
 }
 
 #[cfg(test)]

@@ -19,11 +19,13 @@ use klogger_codegen::kernel::{
 use klogger_codegen::{NamedText, printable};
 use klogger_os::Error;
 use klogger_os::Uninterrupted;
+use klogger_os::outputs::{Folder, Old, PartialFolder};
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tree::Tree;
@@ -71,7 +73,13 @@ pub fn build(
     out: &Path,
 ) -> Result<Built, CompileError> {
     let tree = Tree::open(kernel)?;
-    build_in(&tree, schemas, builtin, out)
+    let folder = Folder::make(out).map_err(|e| cannot_build_in(out, e))?;
+    build_in(&tree, schemas, builtin, &folder)
+}
+
+fn cannot_build_in(path: &Path, error: io::Error) -> Error {
+    Error::new(format!("cannot write {}: {error}", path.display()))
+        .help("choose another folder with -o DIR")
 }
 
 /// The same for the running kernel, built once and then taken from the user's cache.
@@ -85,19 +93,19 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
         return Ok(built);
     }
     // Under another name until it is complete, because other processes may build the same.
-    let making = folder.with_extension(format!("{}", std::process::id()));
-    let made = build_in(&tree, schemas, builtin, &making);
-    if made.is_ok() {
-        cache::seal(&making, Built::in_folder(&tree.release, &making, schemas).files())?;
-        let _ = fs::remove_dir_all(&folder);
-        let moved = fs::rename(&making, &folder);
-        moved.map_err(|e| {
-            Error::new(format!("cannot keep the modules in {}: {e}", folder.display()))
-        })?;
-    } else {
-        let _ = fs::remove_dir_all(&making);
+    let cannot =
+        |e: io::Error| Error::new(format!("cannot keep the modules in {}: {e}", folder.display()));
+    let (parent, name) = Folder::of_name(&folder).map_err(cannot)?;
+    let mut making = PartialFolder::begin(&parent, &name, 0o700).map_err(cannot)?;
+    let made = build_in(&tree, schemas, builtin, making.folder())?;
+    cache::seal(making.folder(), made.files())?;
+    let old = making.there().map_err(cannot)?;
+    match making.complete(old.as_ref()) {
+        // Another process has built the same.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        done => done.map_err(cannot)?,
     }
-    made.map(|m| Built { warnings: m.warnings, ..built })
+    Ok(Built { warnings: made.warnings, ..built })
 }
 
 /// What becomes of each probe in a module for the running kernel, as far as its headers say: which
@@ -160,7 +168,7 @@ fn build_in(
     tree: &Tree,
     schemas: &[&Schema],
     builtin: &Schema,
-    out: &Path,
+    out: &Folder,
 ) -> Result<Built, CompileError> {
     let stateful = schemas.iter().enumerate().filter_map(|(i, s)| Some((i, no_state(s)?)));
     let stateful: Vec<_> = stateful.collect();
@@ -172,14 +180,12 @@ fn build_in(
     let folder = temporary_folder()?;
     let mut job = Job::new(tree, schemas, builtin, folder.path())?;
     let warnings = job.run()?;
-    let mut built = Built::in_folder(&tree.release, out, schemas);
+    let mut built = Built::in_folder(&tree.release, out.path(), schemas);
     for file in built.files() {
-        let copied = fs::create_dir_all(out)
-            .and_then(|()| fs::copy(job.work.join(file.file_name().unwrap_or_default()), file));
-        copied.map_err(|e| {
-            Error::new(format!("cannot write {}: {e}", file.display()))
-                .help("choose another folder with -o DIR")
-        })?;
+        let name = file.file_name().unwrap_or_default();
+        let copied = fs::read(job.work.join(name))
+            .and_then(|bytes| out.write(name, 0o666, Old::Replace, &bytes));
+        copied.map_err(|e| cannot_build_in(file, e))?;
     }
     built.warnings = warnings;
     Ok(built)

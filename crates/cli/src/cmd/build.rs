@@ -82,12 +82,12 @@ pub fn run(args: Args) -> Outcome {
             "kernel": built.release, "modules": built.schemata, "core": built.core,
             "symbols": built.symbols, "written": written,
         });
-        println!("{all:#}");
+        say!("{all:#}");
         return Ok(ExitCode::SUCCESS);
     }
-    println!("modules for kernel {}:", built.release);
-    built.schemata.iter().chain([&built.core]).for_each(|path| println!("  {}", path.display()));
-    println!("symbols for modules of your own: {}", built.symbols.display());
+    say!("modules for kernel {}:", built.release);
+    built.schemata.iter().chain([&built.core]).for_each(|path| say!("  {}", path.display()));
+    say!("symbols for modules of your own: {}", built.symbols.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -94,7 +94,7 @@ pub fn run(args: Args) -> Outcome {
     let other = check_analyses(&analyses, args.format)?;
     if args.format == Format::Json {
         let schemata = checked.iter().map(to_json);
-        println!("{:#}", schemata.chain(other.values).collect::<Value>());
+        say!("{:#}", schemata.chain(other.values).collect::<Value>());
     }
     let ok = other.ok && checked.iter().all(|c| c.summary.is_some());
     Ok(ExitCode::from(if ok { 0 } else { 2 }))
@@ -226,11 +226,11 @@ fn print_text(checked: &Checked, probes: bool) {
     if let Some(failure) = failure {
         return messages::print(&format!("klogger: {failure}"));
     }
-    eprint!("{}", render(file, text, includes, diagnostics));
+    crate::messages::put(&render(file, text, includes, diagnostics));
     let tally = tally(diagnostics);
     match summary {
-        Some(summary) if tally.is_empty() => println!("{file}: ok, {summary}"),
-        Some(summary) => println!("{file}: ok, {summary}, {tally}"),
+        Some(summary) if tally.is_empty() => say!("{file}: ok, {summary}"),
+        Some(summary) => say!("{file}: ok, {summary}, {tally}"),
         None => messages::print(&format!("{file}: {tally}")),
     }
     if let Some((schema, plans)) = checked.probes.as_ref().filter(|_| probes) {

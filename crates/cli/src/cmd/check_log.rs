@@ -93,10 +93,10 @@ pub fn run(args: Args) -> Outcome {
     let violated = tallies.iter().any(|tally| tally.violations > 0);
     let found = Found::new(&reader, &known, tallies, args.format)?;
     match args.format {
-        Format::Text => print!("{}", escaped_lines(&found.text())),
+        Format::Text => say_part!("{}", escaped_lines(&found.text())),
         Format::Json => {
             let text = format!("{:#}", found.json());
-            println!("{}", if terminal::is_terminal() { escaped_lines(&text) } else { text });
+            say!("{}", if terminal::is_terminal() { escaped_lines(&text) } else { text });
         }
     }
     Ok(ExitCode::from(u8::from(violated)))

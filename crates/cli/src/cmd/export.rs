@@ -10,7 +10,7 @@ use klogger_export::Exporter;
 use klogger_export::exporter::DirectoryExporter;
 use klogger_log::reader::Reader;
 use klogger_os::files::cannot_write;
-use std::fs;
+use klogger_os::outputs::{Folder, Old, Partial};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -137,7 +137,7 @@ fn to_directory(args: &Args, reader: &Reader, exporter: &dyn DirectoryExporter) 
     if !export.fresh {
         open::warn_of(reader, &export.damage);
     }
-    println!("{}", export.dir.display());
+    say!("{}", export.dir.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -160,46 +160,33 @@ fn to_file(
         Some(_) => e,
         None => e.help("free some space, or name another file with -o"),
     };
-    match fs::metadata(&output).map(|m| m.file_type()) {
-        Ok(there) if there.is_dir() => {
+    let cannot = |e| Failure::from(cannot_write(&output, e));
+    let (folder, name) = Folder::of(&output).map_err(cannot)?;
+    match folder.look(&name).map_err(cannot)?.map(|there| there.file_type()) {
+        Some(there) if there.is_dir() => {
             let failure = Failure::new(format!("{} is a directory", output.display()));
             return Err(failure.help("name a file with -o"));
         }
-        Ok(there) if there.is_file() && !args.force => {
+        Some(there) if there.is_file() && !args.force => {
             let failure = Failure::new(format!("{} exists", output.display()));
             return Err(failure.help("replace it with --force, or name another file with -o"));
         }
         // A pipe or a device cannot be replaced by a complete file.
-        Ok(there) if !there.is_file() => {
-            let file = fs::OpenOptions::new().write(true).open(&output);
-            write(&mut file.map_err(|e| cannot_write(&output, e))?).map_err(elsewhere)?;
+        Some(there) if !there.is_file() => {
+            let mut file = folder.open_special(&name).map_err(cannot)?;
+            write(&mut file).map_err(elsewhere)?;
         }
-        _ => whole(&output, write).map_err(elsewhere)?,
+        _ => {
+            // The file gets its name when it is complete.
+            let mut partial = Partial::begin(&folder, &name, 0o666).map_err(cannot)?;
+            let mut file = BufWriter::new(partial.file());
+            write(&mut file).and_then(|()| file.flush().map_err(unwritten)).map_err(elsewhere)?;
+            drop(file);
+            partial.complete(Old::Replace).map_err(cannot)?;
+        }
     }
-    println!("{}", output.display());
+    say!("{}", output.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// The file gets its name when it is complete.
-fn whole(
-    output: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let cannot = |e| cannot_write(output, e);
-    let mut partial = output.to_path_buf().into_os_string();
-    partial.push(".part");
-    // A leftover of an export that was ended, or a file of another user, which must not be written
-    // to.
-    let _ = fs::remove_file(&partial);
-    let mut file = BufWriter::new(
-        fs::OpenOptions::new().write(true).create_new(true).open(&partial).map_err(cannot)?,
-    );
-    let written = write(&mut file).and_then(|()| file.flush().map_err(unwritten));
-    if let Err(failure) = written {
-        let _ = fs::remove_file(&partial);
-        return Err(failure);
-    }
-    Ok(fs::rename(&partial, output).map_err(cannot)?)
 }
 
 fn beside(log: &Path, suffix: &str) -> PathBuf {

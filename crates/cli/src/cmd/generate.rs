@@ -9,6 +9,7 @@ use klogger_codegen::NamedText;
 use klogger_codegen::made::Header;
 use klogger_engines::engine::EngineInfo;
 use klogger_engines::user;
+use klogger_os::outputs::{Folder, Old};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,7 +57,7 @@ pub fn run(args: Args) -> Outcome {
     for header in headers? {
         match &args.output {
             Some(dir) => write(dir, &header)?,
-            None => print!("{}", header.text),
+            None => say_part!("{}", header.text),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -81,7 +82,8 @@ fn write(dir: &Path, header: &NamedText) -> Result<(), Failure> {
     if std::fs::read_to_string(&path).is_ok_and(|old| old == header.text) {
         return Ok(());
     }
-    let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, &header.text));
+    let (name, text) = (header.name.as_ref(), header.text.as_bytes());
+    let written = Folder::make(dir).and_then(|dir| dir.write(name, 0o666, Old::Replace, text));
     written.map_err(|e| {
         let why = match dir.is_dir() {
             false if dir.exists() => format!("{} is not a directory", dir.display()),

@@ -41,10 +41,10 @@ pub fn run(args: Args) -> Outcome {
     let about =
         info_text::About { file: &args.file, reader: &reader, stats: &stats, ledger: &ledger };
     match args.format {
-        Format::Text => print!("{}", info_text::page(&about, args.fields)),
+        Format::Text => say_part!("{}", info_text::page(&about, args.fields)),
         Format::Json => {
             let text = info_json::page(&about).to_string();
-            println!("{}", if terminal::is_terminal() { escaped(&text) } else { text });
+            say!("{}", if terminal::is_terminal() { escaped(&text) } else { text });
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -72,11 +72,11 @@ pub fn run(args: Args) -> Outcome {
         tree.apply(&changes)?;
     }
     if args.format == Format::Json {
-        println!("{:#}", to_json(&args, &tree, &schemata, &changes));
+        say!("{:#}", to_json(&args, &tree, &schemata, &changes));
         return Ok(ExitCode::SUCCESS);
     }
-    changes.iter().for_each(|c| println!("  {}", line(c)));
-    println!("{}", summary(&args, &tree, &schemata, &changes));
+    changes.iter().for_each(|c| say!("  {}", line(c)));
+    say!("{}", summary(&args, &tree, &schemata, &changes));
     Ok(ExitCode::SUCCESS)
 }
 

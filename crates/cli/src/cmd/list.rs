@@ -59,10 +59,10 @@ fn schemata(format: Format) -> Result<(), klogger_os::Error> {
         Format::Text => {
             let hint = |s: &Listed| (!s.ok).then_some("has errors, see 'klogger check'");
             for s in &all {
-                println!("{:<14} {}", s.name, hint(s).or(s.doc.as_deref()).unwrap_or(""));
-                s.file.iter().for_each(|file| println!("{:<14} {}", "", file.display()));
+                say!("{:<14} {}", s.name, hint(s).or(s.doc.as_deref()).unwrap_or(""));
+                s.file.iter().for_each(|file| say!("{:<14} {}", "", file.display()));
             }
-            println!(
+            say!(
                 "\n'klogger show NAME' shows its events.\n\
                  'klogger record -s NAME -- COMMAND' records with it.\n\
                  'klogger new NAME' writes one of your own."
@@ -72,7 +72,7 @@ fn schemata(format: Format) -> Result<(), klogger_os::Error> {
             let list = all
                 .iter()
                 .map(|s| json!({ "name": s.name, "doc": s.doc, "file": s.file, "ok": s.ok }));
-            println!("{:#}", list.collect::<Value>());
+            say!("{:#}", list.collect::<Value>());
         }
     }
     Ok(())
@@ -91,15 +91,15 @@ fn engines(format: Format) {
     match format {
         Format::Text => {
             for choice in &CHOICES {
-                println!("{:<8} {}", choice.name, choice.description);
+                say!("{:<8} {}", choice.name, choice.description);
                 if let Err(e) = choice.check() {
-                    println!("         not here: {}", e.message);
-                    e.help.iter().for_each(|help| println!("         help: {help}"));
+                    say!("         not here: {}", e.message);
+                    e.help.iter().for_each(|help| say!("         help: {help}"));
                 }
             }
-            println!("\n'klogger record --engine NAME' records with it; 'auto' is the default.");
+            say!("\n'klogger record --engine NAME' records with it; 'auto' is the default.");
         }
-        Format::Json => println!("{:#}", CHOICES.iter().map(described).collect::<Value>()),
+        Format::Json => say!("{:#}", CHOICES.iter().map(described).collect::<Value>()),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::described;
 use crate::failure::Failure;
 use clap::CommandFactory;
 use clap_mangen::Man;
-use std::fs;
+use klogger_os::outputs::{Folder, Old};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -24,30 +24,33 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let cannot = |e: std::io::Error| {
         Failure::new(format!("cannot write to {}: {e}", args.directory.display()))
+            .help("name a folder that you can write to")
     };
     write(&args.directory).map_err(cannot)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn write(directory: &Path) -> std::io::Result<()> {
-    let folder = |name: &str| {
-        let folder = directory.join(name);
-        fs::create_dir_all(&folder).map(|()| folder)
-    };
+    let folder = |name: &str| Folder::make(&directory.join(name));
     let mut command = described().disable_help_subcommand(true);
     command.build();
     write_commands(&command, &folder("man1")?)?;
+    let (man7, completions) = (folder("man7")?, folder("completions")?);
     for (name, text) in page::PAGES {
-        fs::write(folder("man7")?.join(format!("{name}.7")), page::roff(name, text))?;
+        put(&man7, &format!("{name}.7"), page::roff(name, text).as_bytes())?;
     }
     for (name, text) in SCRIPTS {
-        fs::write(folder("completions")?.join(name), text)?;
+        put(&completions, name, text.as_bytes())?;
     }
     Ok(())
 }
 
+fn put(folder: &Folder, name: &str, text: &[u8]) -> std::io::Result<()> {
+    folder.write(name.as_ref(), 0o666, Old::Replace, text)
+}
+
 /// The page of a command, and those of its own commands.
-fn write_commands(command: &clap::Command, folder: &Path) -> std::io::Result<()> {
+fn write_commands(command: &clap::Command, folder: &Folder) -> std::io::Result<()> {
     for command in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         write_commands(command, folder)?;
     }
@@ -73,7 +76,7 @@ fn write_commands(command: &clap::Command, folder: &Path) -> std::io::Result<()>
         text.extend(page::section(&after).bytes());
     }
     text.extend(see_also(&name).bytes());
-    fs::write(folder.join(page.get_filename()), text)
+    put(folder, &page.get_filename(), &text)
 }
 
 fn see_also(name: &str) -> String {
@@ -92,6 +95,7 @@ fn described() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn every_visible_command_has_a_page() {

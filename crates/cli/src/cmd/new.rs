@@ -3,12 +3,12 @@
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
+use klogger_os::files::folder_of;
+use klogger_os::outputs::Folder;
 use klogger_schema::{Options, parse};
 use klogger_toolchain::bundled;
 use serde_json::json;
-use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,26 +47,16 @@ const FILES: [(&str, &str, u32); 5] = [
 pub fn run(args: Args) -> Outcome {
     let folder = args.folder;
     let name = name_of(&folder)?;
-    if fs::symlink_metadata(&folder).is_ok() {
-        return Err(Failure::new(format!("{} exists", folder.display()))
-            .help("choose another name, or remove it: nothing is overwritten"));
-    }
-    let mut written = Vec::new();
-    for (file, text, mode) in FILES {
-        let path = folder.join(filled(file, &name));
-        write(&path, &filled(text, &name), mode)
-            .map_err(|error| unwritable(&path, error.kind(), &error))?;
-        written.push(path);
-    }
+    let written = make(&folder, &name)?;
     if args.format == Format::Json {
-        println!("{:#}", json!({ "name": name, "written": written }));
+        say!("{:#}", json!({ "name": name, "written": written }));
         return Ok(ExitCode::SUCCESS);
     }
     let path = match folder.components().count() {
         1 => format!("./{name}"),
         _ => folder.display().to_string(),
     };
-    println!(
+    say!(
         "{path}: a schema with one probe. Next:\n\
          \x20 klogger check {path}\n\
          \x20 klogger record -s {path} -o {name}.klog -- {path}/workload\n\
@@ -105,12 +95,34 @@ fn filled(text: &str, name: &str) -> String {
     text.replace("@EVENT@", &event).replace("@NAME@", name)
 }
 
-/// Makes the file, which must not exist, and the folders above it.
-fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+/// Makes the folder, which must not exist, and the files in it.
+fn make(path: &Path, name: &str) -> Result<Vec<PathBuf>, Failure> {
+    let made = Folder::make(folder_of(path))
+        .and_then(|parent| parent.make_folder(path.file_name().unwrap_or_default(), 0o777));
+    let folder = made.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::new(format!("{} exists", path.display()))
+            .help("choose another name, or remove it: nothing is overwritten"),
+        kind => unwritable(path, kind, &error),
+    })?;
+    let mut written = Vec::new();
+    for (file, text, mode) in FILES {
+        let file = filled(file, name);
+        let path = path.join(&file);
+        write(&folder, Path::new(&file), &filled(text, name), mode)
+            .map_err(|error| unwritable(&path, error.kind(), &error))?;
+        written.push(path);
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    Ok(written)
+}
+
+/// Makes a file, in a folder of its own if its path has one.
+fn write(folder: &Folder, path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let name = path.file_name().unwrap_or_default();
+    let inner = path.parent().filter(|inner| !inner.as_os_str().is_empty());
+    let mut file = match inner {
+        Some(inner) => folder.make_folder(inner.as_os_str(), 0o777)?.create(name, mode)?,
+        None => folder.create(name, mode)?,
+    };
     file.write_all(text.as_bytes())
 }
 

@@ -125,8 +125,8 @@ pub fn print(wanted: &Wanted, format: Format) -> Outcome {
         return Err(failure.help(help.unwrap_or_else(|| wanted.all.into())));
     }
     match format {
-        Format::Text => found.iter().for_each(|f| println!("{}", text(f))),
-        Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
+        Format::Text => found.iter().for_each(|f| say!("{}", text(f))),
+        Format::Json => say!("{:#}", found.iter().map(to_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -135,8 +135,8 @@ pub fn print(wanted: &Wanted, format: Format) -> Outcome {
 fn list_program(program: &str, format: Format) -> Outcome {
     let found = klogger_programs::list(&Programs::default(), program)?;
     match format {
-        Format::Text => found.iter().for_each(|place| println!("{}", place_text(place))),
-        Format::Json => println!("{:#}", found.iter().map(place_json).collect::<Value>()),
+        Format::Text => found.iter().for_each(|place| say!("{}", place_text(place))),
+        Format::Json => say!("{:#}", found.iter().map(place_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,10 +7,11 @@ use crate::terminal;
 use crate::text::layout::{command, grouped, table};
 use klogger_log::text::escaped_lines;
 use klogger_os::recorders::recordings;
+use klogger_os::threads;
 use klogger_recorder::socket::{Found, Status, look};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use std::thread;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// List running recordings
@@ -42,10 +43,10 @@ pub fn run(args: Args) -> Outcome {
     match args.format {
         Format::Json => {
             let rows: Vec<Value> = rows.iter().map(Row::json).collect();
-            println!("{:#}", Value::Array(rows));
+            say!("{:#}", Value::Array(rows));
         }
-        Format::Text if rows.is_empty() => println!("No recording is running."),
-        Format::Text => print!("{}", escaped_lines(&text(&rows))),
+        Format::Text if rows.is_empty() => say!("No recording is running."),
+        Format::Text => say_part!("{}", escaped_lines(&text(&rows))),
     }
     if others > 0 {
         let s = if others == 1 { "a recording" } else { "recordings" };
@@ -58,20 +59,11 @@ pub fn run(args: Args) -> Outcome {
 fn find() -> (Vec<Row>, usize) {
     let (mut rows, mut others) = (Vec::new(), 0);
     for pids in recordings().chunks(ASKED_MAX) {
-        let asked: Vec<_> = pids
-            .iter()
-            .map(|pid| {
-                (
-                    *pid,
-                    thread::spawn({
-                        let pid = *pid;
-                        move || look(pid, PATIENCE)
-                    }),
-                )
-            })
-            .collect();
+        let ask = |&pid: &u32| (pid, threads::start("klogger/ask", move || look(pid, PATIENCE)));
+        let asked: Vec<_> = pids.iter().map(ask).collect();
         for (pid, thread) in asked {
-            match thread.join() {
+            // Without threads, one after the other.
+            match thread.map_or_else(|_| Ok(look(pid, PATIENCE)), JoinHandle::join) {
                 Ok(Found::Recording(status)) => {
                     rows.push(Row { pid, status: Some(*status), why: "" });
                 }

@@ -110,10 +110,8 @@ pub fn run(args: Args) -> Outcome {
     let suffix = if plan.is_some() { "segments" } else { "klog" };
     let default = || PathBuf::from(format!("{}.{suffix}", prepared.name()));
     let output = args.dir.or(args.output).unwrap_or_else(default);
-    if is_stdout(&output) {
-        // The reader of a pipe may end before the recording does.
-        messages::survive_closed_pipes()?;
-    }
+    // Whoever reads the messages, or the log in a pipe, may end before the recording does.
+    messages::survive_closed_pipes()?;
     klogger_os::files::keep_from_commands(&output);
     let how = How {
         output: output.clone(),

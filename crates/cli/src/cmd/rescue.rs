@@ -25,10 +25,11 @@ use std::process::ExitCode;
 /// and all programs that can log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  klogger rescue                  list what can be rescued\n  \
-                  klogger rescue 4711             write rescue.klog\n  \
+                  klogger rescue 4711             write x.rescue.klog beside x.klog\n  \
                   klogger rescue 4711 -o crash.klog --keep\n  \
                   klogger rescue --vmcore vmcore -o crash.klog\n\n\
-                  The rings and files of dead processes are removed when they are saved.")]
+                  The rings and files of dead processes are removed when the disk has \
+                  what was saved.")]
 pub struct Args {
     /// Process id of a killed recorder, or process ids or files of programs
     #[arg(value_name = "PID|FILE")]
@@ -40,8 +41,9 @@ pub struct Args {
     /// The log that the recorder was writing at the crash, if it was moved
     #[arg(long, value_name = "LOG", requires = "vmcore")]
     log: Option<PathBuf>,
-    /// The log [default: rescue.klog; of a recording in segments, its last one]. An existing file
-    /// is renamed to FILE.old
+    /// The log [default: beside the recorder's log, x.rescue.klog for x.klog; of a recording in
+    /// segments, its last one; of programs and images, rescue.klog]. An existing file is renamed
+    /// to FILE.old, or FILE.old2 and so on
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Compress the log (zstd)
@@ -68,7 +70,7 @@ pub fn run(args: Args) -> Outcome {
     if args.programs.is_empty() {
         match args.format {
             Format::Text => print_list(&rings::list(), &programs::list()),
-            Format::Json => println!("{:#}", list_json(&rings::list(), &programs::list())),
+            Format::Json => say!("{:#}", list_json(&rings::list(), &programs::list())),
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -175,7 +177,7 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };
         let log = r.log.as_ref().map_or("no log yet".into(), |log| log.display().to_string());
-        println!(
+        say!(
             "{:24} {state:24} {:>25} to save  {log}",
             format!("recorder[{}]", r.pid),
             HumanBytes(r.bytes)
@@ -193,7 +195,7 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
             "{:4} events on  {bytes:>10} to save  schemata {schemata}  {path}",
             r.events_on
         );
-        println!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
+        say!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
     }
 }
 

@@ -61,7 +61,7 @@ impl Args {
 
 pub fn run(args: Args) -> Outcome {
     let Some(word) = &args.schema else {
-        print!("{}", trace_events::text(&args.events)?);
+        say_part!("{}", trace_events::text(&args.events)?);
         return Ok(ExitCode::SUCCESS);
     };
     let schema = schemata::shown(word)?;
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Outcome {
             print_rules(&schema);
             print_probes(&schema, &opinion);
         }
-        Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
+        Format::Json => say!("{:#}", to_json(&schema, &layouts, &opinion)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -115,22 +115,22 @@ fn show_engine(
             "unchecked": forecast.as_ref().and_then(unchecked),
             "texts": texts,
         });
-        println!("{shown:#}");
+        say!("{shown:#}");
         return Ok(ExitCode::SUCCESS);
     }
     print_head(schema);
     layouts.iter().for_each(print_event);
     print_attached(engine, schema, forecast.as_ref());
     for text in &texts {
-        println!("\n==> {} <==\n{}", text.name, text.text.trim_end());
+        say!("\n==> {} <==\n{}", text.name, text.text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_rules(schema: &Schema) {
     for rule in &schema.rules {
-        println!("\nrule {}: {}", rule.name, rule.text);
-        rule.doc.iter().for_each(|doc| println!("    {doc}"));
+        say!("\nrule {}: {}", rule.name, rule.text);
+        rule.doc.iter().for_each(|doc| say!("    {doc}"));
     }
 }
 
@@ -169,20 +169,20 @@ fn print_attached(
     forecast: Option<&Result<Forecast, Error>>,
 ) {
     if let Some(Ok(forecast)) = forecast {
-        println!("\nprobes that the {} engine attaches to this kernel", engine.name);
+        say!("\nprobes that the {} engine attaches to this kernel", engine.name);
         let probes = schema.probes.iter().zip(&forecast.plans);
         probes.for_each(|(probe, plan)| print_probe(probe, plan));
     } else {
-        println!("\nprobes of kinds that the {} engine attaches", engine.name);
+        say!("\nprobes of kinds that the {} engine attaches", engine.name);
         for probe in &schema.probes {
             match first_of_kind(engine, probe) {
-                Some(target) => println!("  yes  {}", target.label()),
-                None => println!("  no   {}", probe.targets[0].label()),
+                Some(target) => say!("  yes  {}", target.label()),
+                None => say!("  no   {}", probe.targets[0].label()),
             }
         }
     }
     if let Some(why) = forecast.and_then(unchecked).filter(|_| !schema.probes.is_empty()) {
-        println!("  not checked: {why}");
+        say!("  not checked: {why}");
     }
 }
 
@@ -196,8 +196,8 @@ fn opinion(word: &str, schema: &Schema) -> Opinion {
 }
 
 fn print_head(schema: &Schema) {
-    println!("schema {}: {}", schema.name, schema.doc.as_deref().unwrap_or("(no description)"));
-    println!(
+    say!("schema {}: {}", schema.name, schema.doc.as_deref().unwrap_or("(no description)"));
+    say!(
         "{}, {}, from {}",
         count(schema.events.len(), "event"),
         count(schema.probes.len(), "probe"),
@@ -205,7 +205,7 @@ fn print_head(schema: &Schema) {
     );
     let included: Vec<&str> = schema.includes.files().collect();
     if !included.is_empty() {
-        println!("includes {}", included.join(", "));
+        say!("includes {}", included.join(", "));
     }
 }
 
@@ -214,15 +214,15 @@ fn print_event(e: &EventLayout) {
         0 => format!("{} bytes", e.record_size(0)),
         _ => format!("{} to {} bytes", e.record_size(0), e.max_size()),
     };
-    println!("\nevent {}  ({size}{})", e.name, whose(e));
+    say!("\nevent {}  ({size}{})", e.name, whose(e));
     if let Some(doc) = &e.doc {
-        println!("    {doc}");
+        say!("    {doc}");
     }
     for f in &e.fields {
         let line =
             format!("  {:>6}  {:>5}  {:<10} {}", f.offset, field_size(f), type_text(f), f.name);
         let notes = notes(f);
-        println!("{}", if notes.is_empty() { line } else { format!("{line:<44}  {notes}") });
+        say!("{}", if notes.is_empty() { line } else { format!("{line:<44}  {notes}") });
     }
 }
 
@@ -277,31 +277,31 @@ fn notes(f: &FieldLayout) -> String {
 fn print_polls(schema: &Schema) {
     let polls: Vec<_> = schema.events.iter().filter_map(|e| Some((e, e.poll.as_ref()?))).collect();
     if !polls.is_empty() {
-        println!("\nfiles that are polled");
+        say!("\nfiles that are polled");
     }
     for (event, poll) in polls {
         let rows = if poll.rows { ", an event for each row" } else { "" };
         let ms = poll.every_ns / 1_000_000;
         let every = if ms % 1000 == 0 { format!("{} s", ms / 1000) } else { format!("{ms} ms") };
-        println!("  {}: {} every {every}{rows}", event.name, poll.path);
+        say!("  {}: {} every {every}{rows}", event.name, poll.path);
     }
 }
 
 fn print_decodings(schema: &Schema) {
     for d in &schema.decodings {
         if *d == system_calls::table() {
-            println!("\nsyscall: the names of {} system calls", d.values.len());
+            say!("\nsyscall: the names of {} system calls", d.values.len());
             continue;
         }
         let word = if d.flags { "flags" } else { "enum" };
         if schema.kernel_enums.contains(&d.name) {
-            println!("\n{word} {}: the kernel's", d.name);
+            say!("\n{word} {}: the kernel's", d.name);
             continue;
         }
         let values: Vec<_> = d.values.iter().map(|(v, text)| format!("{v:#x} {text}")).collect();
-        println!("\n{word} {}", d.name);
+        say!("\n{word} {}", d.name);
         for row in values.chunks(6) {
-            println!("    {}", row.join("  "));
+            say!("    {}", row.join("  "));
         }
     }
 }
@@ -309,29 +309,29 @@ fn print_decodings(schema: &Schema) {
 /// What `klogger record --set` can set.
 fn print_parameters(schema: &Schema) {
     for p in &schema.parameters {
-        println!("\nparameter {} {} = {}", p.type_name, p.name, p.shown(p.default));
-        p.doc.iter().for_each(|doc| println!("    {doc}"));
-        println!("    {}; klogger record --set {}.{}=...", p.range(), schema.name, p.name);
+        say!("\nparameter {} {} = {}", p.type_name, p.name, p.shown(p.default));
+        p.doc.iter().for_each(|doc| say!("    {doc}"));
+        say!("    {}; klogger record --set {}.{}=...", p.range(), schema.name, p.name);
     }
 }
 
 /// What `klogger record` loads if it is not there.
 fn print_modules(schema: &Schema) {
     for module in &schema.modules {
-        println!("\nmodule {}{}", module.name, if module.optional { " optional" } else { "" });
+        say!("\nmodule {}{}", module.name, if module.optional { " optional" } else { "" });
     }
 }
 
 fn print_probes(schema: &Schema, opinion: &Opinion) {
-    println!("\nprobes on this kernel");
+    say!("\nprobes on this kernel");
     if opinion.is_refused() {
-        println!("  none: a recording with this schema is rejected (the reasons are above)");
+        say!("  none: a recording with this schema is rejected (the reasons are above)");
     }
     match (&opinion.plans, &opinion.unchecked) {
         (Some(plans), None) if !opinion.is_refused() => {
             schema.probes.iter().zip(plans).for_each(|(probe, plan)| print_probe(probe, plan));
         }
-        (_, Some(why)) => println!("  unknown: {why}"),
+        (_, Some(why)) => say!("  unknown: {why}"),
         _ => {}
     }
 }
@@ -343,12 +343,12 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
     let events = if events.is_empty() { "(logs nothing)".to_string() } else { events.join(", ") };
     let shown = &probe.targets[plan.target.unwrap_or(0)];
     let attaches = if plan.target.is_some() { "yes" } else { "no" };
-    println!("  {attaches:<3}  {}: {events}", shown.label());
+    say!("  {attaches:<3}  {}: {events}", shown.label());
     if let Some(places) = plan.places_in_words(shown) {
-        println!("         {}", places.replace("; ", "\n         "));
+        say!("         {}", places.replace("; ", "\n         "));
     }
     for (target, r) in &plan.refusals {
-        println!("         {}: {}", probe.targets[*target].prototype(), r.message);
-        r.help.iter().flat_map(|h| h.lines()).for_each(|l| println!("           {l}"));
+        say!("         {}: {}", probe.targets[*target].prototype(), r.message);
+        r.help.iter().flat_map(|h| h.lines()).for_each(|l| say!("           {l}"));
     }
 }

@@ -54,8 +54,8 @@ pub fn run(args: Args) -> Outcome {
     let made = send(args.recorder, &request)?.snapshot;
     let made = made.ok_or_else(|| Failure::new("the recorder did not say what it has written"))?;
     match args.format {
-        Format::Json => println!("{}", json_of(&made)),
-        Format::Text => println!("{}", escaped(&line(&made))),
+        Format::Json => say!("{}", json_of(&made)),
+        Format::Text => say!("{}", escaped(&line(&made))),
     }
     Ok(ExitCode::SUCCESS)
 }

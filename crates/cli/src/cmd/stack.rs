@@ -40,9 +40,9 @@ pub fn run(args: Args) -> Outcome {
     };
     if args.format == Format::Json {
         let text = serde_json::to_string(&frames).map_err(|e| Error::new(e.to_string()))?;
-        println!("{text}");
+        say!("{text}");
     } else {
-        frames.iter().for_each(|frame| println!("{}", line(frame)));
+        frames.iter().for_each(|frame| say!("{}", line(frame)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,15 +8,16 @@ use klogger_log::code::{Code, Place};
 use klogger_log::reader::Reader;
 use klogger_log::text::escaped;
 use klogger_log::writer::rewrite;
-use klogger_os::files::{cannot_write, folder_of};
-use klogger_os::machine;
+use klogger_os::files::cannot_write;
+use klogger_os::outputs::{Folder, Old, Partial};
 use klogger_symbolize::{Missing, Search, symbolize};
 use serde_json::{Value, json};
-use std::fs;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tempfile::NamedTempFile;
 
 /// Name the functions of user stacks again, with other files
 ///
@@ -52,18 +53,18 @@ pub fn run(args: Args) -> Outcome {
     let done = match args.log.is_dir() {
         true => folder(&args)?,
         false => {
-            let log = open::open(&args.log)?;
-            let code = log.code();
-            check(&log, &code, &args.log)?;
-            vec![one(&args, &args.log, &log, code)?]
+            let log = Log::open(&args.log)?;
+            let code = log.reader.code();
+            check(&log.reader, &code, &args.log)?;
+            vec![one(&args, &log, code)?]
         }
     };
     match args.format {
         Format::Text => done.iter().for_each(print),
         Format::Json if args.log.is_dir() => {
-            println!("{:#}", json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
+            say!("{:#}", json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
         }
-        Format::Json => done.iter().for_each(|one| println!("{:#}", one.json())),
+        Format::Json => done.iter().for_each(|one| say!("{:#}", one.json())),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -79,13 +80,40 @@ fn folder(args: &Args) -> Result<Vec<Done>, Failure> {
     let mut done = Vec::new();
     for segment in whole.segments() {
         let path = args.log.join(&segment.file);
-        let log = open::quietly(&path)?;
-        let code = log.code();
+        let log = Log::open(&path)?;
+        let code = log.reader.code();
         if !code.stacks.is_empty() {
-            done.push(one(args, &path, &log, code)?);
+            done.push(one(args, &log, code)?);
         }
     }
     Ok(done)
+}
+
+/// A log, and where it is: what is replaced is the file that was read, whatever its name refers to
+/// by then.
+struct Log {
+    reader: Reader,
+    folder: Folder,
+    name: OsString,
+    was: Metadata,
+}
+
+impl Log {
+    /// A link stays one.
+    fn open(path: &Path) -> Result<Log, Failure> {
+        let cannot = |e| {
+            Failure::new(format!("{}: {e}", path.display()))
+                .help("check the file's name and its permissions")
+        };
+        let (folder, name) = Folder::of(path).map_err(cannot)?;
+        let file = folder.read(&name).map_err(cannot)?;
+        let was = file.metadata().map_err(cannot)?;
+        Ok(Log { reader: open::of(file, path)?, folder, name, was })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
 }
 
 /// What was done to a log.
@@ -103,7 +131,7 @@ impl Done {
     }
 }
 
-fn one(args: &Args, path: &Path, log: &Reader, mut code: Code) -> Result<Done, Failure> {
+fn one(args: &Args, log: &Log, mut code: Code) -> Result<Done, Failure> {
     let mut debug = args.debug_dir.clone();
     debug.extend(args.sysroot.iter().map(|root| root.join("usr/lib/debug")));
     if args.sysroot.is_none() {
@@ -111,10 +139,9 @@ fn one(args: &Args, path: &Path, log: &Reader, mut code: Code) -> Result<Done, F
     }
     let search = Search { debug, sysroot: args.sysroot.clone(), ..Search::default() };
     let missing = symbolize(&mut code, &search);
-    // A link stays one.
-    let output = args.output.as_deref().unwrap_or(path);
-    let output = output.canonicalize().unwrap_or_else(|_| output.to_path_buf());
-    write(log, &code, &output, path)?;
+    let output = args.output.clone().unwrap_or_else(|| log.path());
+    write(log, &code, args.output.as_deref()).map_err(|e| cannot_write(&output, e))?;
+    let output = output.canonicalize().unwrap_or(output);
     let (places, named) = count(&code);
     Ok(Done { output, places, named, missing })
 }
@@ -153,20 +180,25 @@ fn check(log: &Reader, code: &Code, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The log is there as it was until the new one is complete.
-fn write(log: &Reader, code: &Code, output: &Path, original: &Path) -> Result<(), Failure> {
-    let cannot = |e| cannot_write(output, e);
-    machine::write_as_private_as(original);
-    let made = NamedTempFile::new_in(folder_of(output)).map_err(cannot)?;
-    let was = fs::metadata(original).map_err(cannot)?;
+/// Writes another log, or in the place of the one that was read, which is there as it was until the
+/// new one is complete.
+fn write(log: &Log, code: &Code, output: Option<&Path>) -> io::Result<()> {
+    let Log { reader, folder, name, was } = log;
+    let mut made = match output {
+        Some(output) => {
+            let (folder, name) = Folder::of(output)?;
+            Partial::begin(&folder, &name, 0o600)?
+        }
+        None => Partial::beside(folder, name, 0o600)?,
+    };
     // Only root can give it to its owner again; others own what they can replace, or their group.
-    let _ = fchown(made.as_file(), Some(was.uid()), Some(was.gid()));
-    made.as_file().set_permissions(was.permissions()).map_err(cannot)?;
-    let mut file = made.as_file().try_clone().map_err(cannot)?;
-    rewrite::with_code(log, code, &mut file).map_err(cannot)?;
-    file.sync_all().map_err(cannot)?;
-    made.persist(output).map_err(|e| cannot_write(output, e.error))?;
-    Ok(())
+    let _ = fchown(made.file(), Some(was.uid()), Some(was.gid()));
+    made.set_mode(was.mode() & 0o7777)?;
+    rewrite::with_code(reader, code, made.file())?;
+    match output {
+        Some(_) => made.complete_synced(Old::Replace),
+        None => made.complete_over(was),
+    }
 }
 
 /// Places in files, and how many of them have names.
@@ -185,12 +217,12 @@ fn count(code: &Code) -> (usize, usize) {
 fn print(done: &Done) {
     let Done { output, places, named, missing } = done;
     let output = escaped(&output.display().to_string());
-    println!("{output}: {named} of {places} places in user code have names");
+    say!("{output}: {named} of {places} places in user code have names");
     for file in missing {
         let id = if file.build_id.is_empty() { "no build id" } else { &file.build_id };
-        println!("  {} ({id}): {}", escaped(&file.path), file.why);
+        say!("  {} ({id}): {}", escaped(&file.path), file.why);
         for path in &file.looked {
-            println!("    {}", escaped(path));
+            say!("    {}", escaped(path));
         }
     }
 }

@@ -26,12 +26,11 @@ use crate::messages;
 use crate::text::Harmless;
 use crate::text::ledger_text;
 use klogger_log::writer::Compression;
+use klogger_os::outputs;
 use klogger_recorder::{Launch, Message};
 use serde_json::json;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempPath;
@@ -147,7 +146,7 @@ pub fn run(mut args: Args) -> Outcome {
     let prepared = args.what.prepare()?;
     let only_files = prepared.units.iter().all(|unit| unit.schema.name == SCHEMA);
     // Opening a pipe may wait for its reader. From here on, signals do not end klogger.
-    let sink = Arc::new(Sink::new(open(&args)?));
+    let sink = Arc::new(Sink::new(open(&args)?)?);
     let (log, temporary) = log(&args)?;
     // A temporary log is not where they are looked for.
     let beside = if temporary.is_some() { Path::new(NO_LOG) } else { &log };
@@ -228,9 +227,8 @@ fn open(args: &Args) -> Result<Box<dyn Write + Send>, Failure> {
         Some(file) if is_stdout(file) => Box::new(io::stdout()),
         Some(path) => {
             klogger_os::files::keep_from_commands(path);
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(args.mode);
-            let file = options.open(path).map_err(|e| klogger_os::files::cannot_write(path, e))?;
+            let file = outputs::begin(path, args.mode);
+            let file = file.map_err(|e| klogger_os::files::cannot_write(path, e))?;
             Box::new(file)
         }
     })

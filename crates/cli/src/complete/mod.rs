@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Outcome {
             Shell::Fish => writeln!(text, "{value}\t{help}"),
         };
     }
-    print!("{text}");
+    say_part!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 

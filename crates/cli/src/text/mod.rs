@@ -26,6 +26,7 @@ use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::text::escape_from;
+use klogger_os::threads;
 use select::Choice;
 use std::io::Write;
 use std::time::Duration;
@@ -157,7 +158,7 @@ pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(what);
     let late = bar.downgrade();
-    std::thread::spawn(move || {
+    threads::try_start("klogger/bar", move || {
         std::thread::sleep(Duration::from_secs(1));
         if let Some(bar) = late.upgrade().filter(|b| !b.is_finished()) {
             bar.set_draw_target(ProgressDrawTarget::stderr());

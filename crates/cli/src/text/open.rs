@@ -39,6 +39,11 @@ pub fn quietly(path: &Path) -> Result<Reader, Failure> {
     }
 }
 
+/// A log whose file is open; `path` is for messages.
+pub fn of(file: File, path: &Path) -> Result<Reader, Failure> {
+    Reader::of(file).map_err(|e| Failure::new(format!("{}: {e}", path.display())).help(e.remedy()))
+}
+
 /// What is written from now on has no more readers than the log.
 pub fn write_as_private_as(log: &Path) {
     let newest = segments::numbers(log).ok().and_then(|all| all.last().copied());

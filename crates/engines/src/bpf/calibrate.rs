@@ -19,6 +19,7 @@ use klogger_codegen::kernel_types::KernelTypes;
 use klogger_log::preamble::{Costs, EventCost};
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::threads;
 use klogger_os::{Affinity, Mapping, thread_cpu_ns};
 use klogger_ring::{LOST, Rings};
 use klogger_schema::layout::RECORD_MAX;
@@ -132,7 +133,7 @@ impl Prepared {
             }
         }
         // The kernel takes long to free what a program has used.
-        std::thread::spawn(move || drop(self));
+        threads::try_start("klogger/free", move || drop(self));
         costs
     }
 }

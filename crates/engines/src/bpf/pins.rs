@@ -7,13 +7,14 @@
 //! `programs/SCHEMA/NAME`, from which the number of skipped hits can be read.
 
 use klogger_os::Error;
+use klogger_os::outputs::Folder;
 use klogger_os::processes;
 use klogger_os::{bpffs, files};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub const RINGS: &str = "rings";
@@ -48,10 +49,9 @@ impl Pins {
         let pid = std::process::id();
         bpffs::mount().map_err(|e| cannot(Path::new(bpffs::ROOT), e))?;
         let folder = root().join(format!("{pid}-{}", processes::started(pid).unwrap_or_default()));
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(root());
-        made.map_err(|e| cannot(&folder, e))?;
+        Folder::make_with(&root(), 0o700).map_err(|e| cannot(&folder, e))?;
         check_owner(&root())?;
-        fs::create_dir_all(folder.join(PROGRAMS)).map_err(|e| cannot(&folder, e))?;
+        make(&folder.join(PROGRAMS))?;
         Ok(Pins { folder })
     }
 
@@ -61,7 +61,7 @@ impl Pins {
 
     pub fn program(&self, schema: &str, name: &str, program: BorrowedFd) -> Result<(), Error> {
         let folder = self.folder.join(PROGRAMS).join(schema);
-        fs::create_dir_all(&folder).map_err(|e| cannot(&folder, e))?;
+        make(&folder)?;
         self.pin(&folder.join(name), program)
     }
 
@@ -107,10 +107,14 @@ impl Drop for Pins {
     }
 }
 
+fn make(folder: &Path) -> Result<(), Error> {
+    Folder::make_with(folder, 0o700).map(drop).map_err(|e| cannot(folder, e))
+}
+
 fn remove(folder: &Path) {
-    let _ = fs::remove_dir_all(folder);
+    let _ = Folder::of_name(folder).and_then(|(root, name)| root.remove_all(&name));
     // Fails while there are folders of other recorders.
-    let _ = fs::remove_dir(root());
+    let _ = Folder::of_name(&root()).and_then(|(all, name)| all.remove_folder(&name));
 }
 
 /// On some systems every user may write to the BPF file system, so that another user may have made

@@ -13,6 +13,7 @@ use klogger_codegen::kernel_types::AttachType;
 use klogger_os::Error;
 use klogger_os::perf_events;
 use klogger_os::programs::{self, Kind};
+use klogger_os::threads;
 use klogger_ring::layout::bpf as layout;
 use klogger_schema::model::{ProbeKind, Schema, Target};
 use klogger_toolchain::compiled_schema::{Place, Plan};
@@ -132,10 +133,14 @@ fn load_all(made: &[(&Numbered, Made)]) -> Result<Vec<Placed>, Error> {
     let share = made.len().div_ceil(threads).max(SHARE_MIN);
     let load = |part: &[(&Numbered, Made)]| part.iter().map(load_one).collect::<Vec<_>>();
     thread::scope(|scope| {
-        let parts = made.chunks(share).map(|part| scope.spawn(move || load(part)));
+        let parts = made.chunks(share).map(|part| threads::start_in(scope, move || load(part)));
         let parts: Vec<_> = parts.collect();
         let failed = || vec![Err(Error::new("a thread that loads programs has ended"))];
-        parts.into_iter().flat_map(|part| part.join().unwrap_or_else(|_| failed())).collect()
+        let join = |part: Result<thread::ScopedJoinHandle<_>, Error>| match part {
+            Ok(part) => part.join().unwrap_or_else(|_| failed()),
+            Err(e) => vec![Err(e)],
+        };
+        parts.into_iter().flat_map(join).collect()
     })
 }
 

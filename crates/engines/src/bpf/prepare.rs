@@ -12,6 +12,7 @@ use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::attach_points;
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::threads;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
 use klogger_schema::model::{Counter, Schema};
@@ -30,7 +31,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     let rings = request.check_for_probes()?;
     let config = config(request, rings)?;
     // In parallel, because loading takes longer.
-    let example = thread::spawn(move || load::example(&config));
+    let example = threads::start("klogger/example", move || load::example(&config))?;
     let programs = request.target.programs(&request.command);
     let types = host_kernel::types()?.with_programs(programs);
     let (release, version, ..) = os::uname();
@@ -54,13 +55,13 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     }
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
     let (engine, prepared) = thread::scope(|scope| {
-        let prepared =
-            request.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
+        let load = || threads::start_in(scope, || Prepared::load(&named, &types, &config));
+        let prepared = request.calibrate.then(load).transpose()?;
         let example = example.join().unwrap_or(Ok(None));
         let engine = example
             .and_then(|example| BpfEngine::load(units, plans, &types, &config, example.as_ref()));
-        (engine, prepared.and_then(|p| p.join().ok()))
-    });
+        Ok::<_, Error>((engine, prepared.and_then(|p| p.join().ok())))
+    })?;
     let mut engine = engine?;
     engine.choose(&request.threads)?;
     engine.costs = prepared.map(Prepared::measure);

@@ -101,7 +101,7 @@ impl Engine for UserEngine {
     }
 
     /// Starts to look for programs.
-    fn start(&mut self, request: &Request, start: Start) -> Vec<String> {
+    fn start(&mut self, request: &Request, start: Start) -> Result<Vec<String>, Error> {
         let scope = match (&request.target, start.command) {
             (Target::All, _) => Scope::All,
             (Target::Processes(pids), _) => Scope::Processes(pids.clone()),
@@ -124,10 +124,10 @@ impl Engine for UserEngine {
         let out = super::Output::new(start.outlet, tells_processes);
         let mut notes = self.notes(request);
         let (programs, amiss) =
-            Programs::start(settings, catalogue, out, Places::from_environment());
+            Programs::start(settings, catalogue, out, Places::from_environment())?;
         self.programs = Some(programs);
         notes.extend(amiss);
-        notes
+        Ok(notes)
     }
 
     fn events(&self) -> Vec<EventLayout> {

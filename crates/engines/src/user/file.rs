@@ -74,6 +74,18 @@ impl ProgramFile {
         })
     }
 
+    /// The same file as it is now. What is taken out of the copy stays in the file.
+    pub fn copy(&self) -> io::Result<ProgramFile> {
+        Ok(ProgramFile {
+            file: self.file.try_clone()?,
+            folder: self.folder.clone(),
+            name: self.name.clone(),
+            id: self.id,
+            facts: self.facts.clone(),
+            map: SharedFile::copy(&self.file, self.facts.size)?,
+        })
+    }
+
     /// Whether a part of it was truncated.
     pub fn is_broken(&self) -> bool {
         self.map.is_broken()

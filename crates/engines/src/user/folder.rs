@@ -5,13 +5,14 @@ use super::facts::is_name;
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::inotify::Inotify;
+use klogger_os::outputs;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,7 +197,9 @@ impl Places {
 }
 
 fn make(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(path) {
+    let made =
+        outputs::Folder::of_name(path).and_then(|(parent, name)| parent.make_folder(&name, 0o700));
+    match made {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
         _ => Ok(()),
     }

@@ -114,8 +114,16 @@ pub struct SharedFile {
 impl SharedFile {
     /// `length` is a multiple of 4096.
     pub fn new(file: &File, length: usize) -> io::Result<SharedFile> {
-        let guard = Guard::new()?;
-        let mapping = Arc::new(Mapping::sparse(file.as_fd(), length)?);
+        SharedFile::of(Mapping::sparse(file.as_fd(), length)?, length)
+    }
+
+    /// The same, but the file is left as it is, whatever is written.
+    pub fn copy(file: &File, length: usize) -> io::Result<SharedFile> {
+        SharedFile::of(Mapping::sparse_copy(file.as_fd(), length)?, length)
+    }
+
+    fn of(mapping: Mapping, length: usize) -> io::Result<SharedFile> {
+        let (guard, mapping) = (Guard::new()?, Arc::new(mapping));
         guard.cover(mapping.at(0, length) as usize, length);
         Ok(SharedFile { mapping, guard })
     }

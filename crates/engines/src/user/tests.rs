@@ -60,7 +60,7 @@ impl Recording {
             token: TOKEN,
             in_kernel_scope: Box::new(|_| false),
         };
-        let (programs, notes) = Programs::start(settings, catalogue, out, places(folder));
+        let (programs, notes) = Programs::start(settings, catalogue, out, places(folder)).unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         Recording { programs, messages, _status: status }
     }

@@ -22,9 +22,9 @@ use klogger_log::event::{EventRef, Value};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::reader::Reader;
+use klogger_os::outputs::{Folder, Old};
 use metadata::Metadata;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::Path;
 use stream::{Class, Stream};
@@ -84,7 +84,7 @@ impl DirectoryExporter for Version {
         force: bool,
         report: Report,
     ) -> Result<Export, Error> {
-        let write = |dir: &Path| write(reader, dir, *self, report);
+        let write = |dir: &Folder| write(reader, dir, *self, report);
         trace::export(log, reader, dir, self.suffix(), force, write)
     }
 }
@@ -93,7 +93,7 @@ impl DirectoryExporter for Version {
 /// damage found in the log.
 fn write(
     reader: &Reader,
-    dir: &Path,
+    dir: &Folder,
     version: Version,
     progress: &mut dyn FnMut(u64, u64),
 ) -> io::Result<(u64, Vec<Damage>)> {
@@ -110,7 +110,7 @@ fn write(
         Version::One | Version::Lttng => tsdl::text(&metadata),
         Version::Two => json::text(&metadata),
     };
-    fs::write(dir.join("metadata"), text)?;
+    dir.write("metadata".as_ref(), 0o666, Old::Refuse, text.as_bytes())?;
     Ok((done, damage))
 }
 
@@ -142,21 +142,21 @@ fn lost_event(reader: &Reader) -> Option<usize> {
 }
 
 struct Streams<'d> {
-    streams: BTreeMap<Origin, Stream>,
-    dir: &'d Path,
+    streams: BTreeMap<Origin, Stream<'d>>,
+    dir: &'d Folder,
     uuid: [u8; 16],
     lost: Option<usize>,
     /// When all streams begin, if not with their first events.
     begin_ns: Option<u64>,
 }
 
-impl Streams<'_> {
-    fn new<'d>(reader: &Reader, dir: &'d Path) -> Streams<'d> {
+impl<'d> Streams<'d> {
+    fn new(reader: &Reader, dir: &'d Folder) -> Streams<'d> {
         let (uuid, lost) = (metadata::uuid(reader), lost_event(reader));
         Streams { streams: BTreeMap::new(), dir, uuid, lost, begin_ns: None }
     }
 
-    fn of(&mut self, origin: Origin) -> &mut Stream {
+    fn of(&mut self, origin: Origin) -> &mut Stream<'d> {
         let (dir, uuid, instance, begin_ns) =
             (self.dir, self.uuid, self.streams.len() as u64, self.begin_ns);
         self.streams

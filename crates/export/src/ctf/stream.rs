@@ -6,10 +6,9 @@
 
 use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::Origin;
+use klogger_os::outputs::Folder;
 use klogger_schema::model::Scalar;
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 pub const MAGIC: u32 = 0xc1fc_1fc1;
 
@@ -110,9 +109,10 @@ impl Class {
 }
 
 /// One file, and its current packet.
-pub struct Stream {
+pub struct Stream<'d> {
     origin: Origin,
-    path: PathBuf,
+    dir: &'d Folder,
+    name: String,
     uuid: [u8; 16],
     instance: u64,
     events: Vec<u8>,
@@ -124,14 +124,14 @@ pub struct Stream {
     discarded: u64,
 }
 
-impl Stream {
+impl<'d> Stream<'d> {
     pub fn new(
-        dir: &Path,
+        dir: &'d Folder,
         origin: Origin,
         uuid: [u8; 16],
         instance: u64,
         begin_ns: Option<u64>,
-    ) -> Stream {
+    ) -> Stream<'d> {
         let name = match origin {
             Origin::Cpu(cpu) => format!("cpu_{cpu}"),
             Origin::Recorder => "recorder".into(),
@@ -139,7 +139,8 @@ impl Stream {
         };
         Stream {
             origin,
-            path: dir.join(name),
+            dir,
+            name,
             uuid,
             instance,
             events: Vec::new(),
@@ -228,7 +229,11 @@ impl Stream {
 
     fn write_packet(&mut self) -> io::Result<()> {
         let head = self.head();
-        let mut file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        let mut file = match self.packets {
+            0 => self.dir.create(self.name.as_ref(), 0o666)?,
+            // Not all are open all the time: a log has thousands of threads.
+            _ => self.dir.append(self.name.as_ref())?,
+        };
         file.write_all(&head)?;
         file.write_all(&self.events)?;
         self.events.clear();

@@ -352,7 +352,7 @@ impl Key {
                 "segments_removed",
                 Info,
                 "the oldest segments of the recording are not there any more: a recording with \
-                 --keep removes them, and so does one on a full disk",
+                 --keep removes them, also on a full disk",
                 "none needed; record with a larger --keep, or to a larger disk, to have more of \
                  the past",
             ),

@@ -19,9 +19,9 @@ use crate::validate::Known;
 use crc32c::crc32c_append;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A file of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,8 +62,7 @@ pub(super) fn fill(
 
 pub(super) fn open(path: &Path) -> Result<Reader, Error> {
     let mut join = Join {
-        path: path.to_path_buf(),
-        folder: Folder::new(path.to_path_buf()),
+        folder: Folder::new(path)?,
         first: None,
         preamble: Preamble::default(),
         crc: 0,
@@ -84,7 +83,6 @@ pub(super) fn open(path: &Path) -> Result<Reader, Error> {
 }
 
 struct Join {
-    path: PathBuf,
     folder: Folder,
     /// What the first file that could be read says of itself.
     first: Option<Segment>,
@@ -117,7 +115,7 @@ impl Join {
     fn add(&mut self, number: u32) -> Result<(), Error> {
         let name = segments::file_name(number);
         let of_file = |e: io::Error| io::Error::new(e.kind(), format!("{name}: {e}"));
-        let file = match File::open(self.path.join(&name)) {
+        let file = match self.folder.open_named(&name) {
             // It was removed since the folder was listed.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(of_file)?,

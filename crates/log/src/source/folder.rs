@@ -5,11 +5,12 @@
 
 use crate::damage::Damage;
 use crate::lock::Writing;
+use klogger_os::files::{look_in, open_seen_regular};
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -36,7 +37,8 @@ fn id(found: &Metadata) -> Id {
 }
 
 pub(crate) struct Folder {
-    path: PathBuf,
+    /// Whatever becomes of its name.
+    folder: File,
     /// In the order of their offsets.
     pub parts: Vec<Part>,
     /// Whether one was being written when it was opened.
@@ -46,8 +48,15 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub fn new(path: PathBuf) -> Folder {
-        Folder { path, parts: Vec::new(), writing: Writing::No, open: Mutex::default() }
+    pub fn new(path: &Path) -> io::Result<Folder> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let folder = File::options().read(true).custom_flags(flags).open(path)?;
+        Ok(Folder { folder, parts: Vec::new(), writing: Writing::No, open: Mutex::default() })
+    }
+
+    /// Opens a file of the folder: a regular one, and no link. Others may have put it there.
+    pub fn open_named(&self, name: &str) -> io::Result<File> {
+        open_seen_regular(&look_in(&self.folder, name.as_ref())?)
     }
 
     /// Adds a file; returns the offset of its first byte.
@@ -87,7 +96,7 @@ impl Folder {
     /// Opens a file again, which must be the one that it was.
     fn open(&self, index: usize) -> io::Result<File> {
         let part = &self.parts[index];
-        let file = File::open(self.path.join(&part.name))?;
+        let file = self.open_named(&part.name)?;
         match id(&file.metadata()?) == part.id {
             true => Ok(file),
             false => Err(ErrorKind::NotFound.into()),

@@ -3,9 +3,10 @@
 //! flight recorders.
 
 use crate::destination::Destination;
-use crate::file;
+use crate::file::{self, Whole};
 use crate::host;
 use crate::pipeline::{Log, Pipeline};
+use crate::rescue::check_whole;
 use crate::writer::Names;
 use klogger_engines::request::{FIRST_ID, schema_text};
 use klogger_engines::user::{
@@ -19,6 +20,7 @@ use klogger_log::writer::{Compression, Summary, Writer};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::files::cannot_write;
+use klogger_os::outputs::Old;
 use klogger_ring::clock::{Converter, Source};
 use klogger_toolchain::bundled;
 use std::ffi::OsString;
@@ -138,8 +140,8 @@ impl Remains {
     }
 }
 
-/// Writes the records in the rings of these programs to a log, and removes the files of programs
-/// that have ended, unless `keep`.
+/// Writes the records in the rings of these programs to a log. When the disk has it, removes the
+/// files of programs that have ended, unless `keep`; until then, these are only copied.
 pub fn save(
     words: &[String],
     output: &Path,
@@ -170,8 +172,9 @@ pub fn save(
         ..Preamble::default()
     };
     let start_ns = preamble.clock.start_ns;
-    let (log, _) = file::open(output, file::PRIVATE)?;
-    let mut pipeline = Pipeline::new(&layouts);
+    let whole = Whole::begin(output, file::PRIVATE)?;
+    let log = whole.file.try_clone().map_err(|e| cannot_write(output, e))?;
+    let mut pipeline = Pipeline::new(&layouts)?;
     pipeline.write(Log {
         writer: Writer::new(Destination::File(log), &preamble, compression)
             .map_err(|e| cannot_write(output, e))?,
@@ -187,26 +190,41 @@ pub fn save(
     let mut rescue = Rescue {
         out: Output::new(pipeline.outlet(), true),
         catalogue,
-        keep,
         saved: Vec::new(),
-        removed: 0,
+        dead: Vec::new(),
     };
     thread::sleep(CLOCK_LOOK);
     found.into_iter().for_each(|r| rescue.program(r));
-    rescue.finish(pipeline, output, start_ns)
+    let (mut saved, dead) = rescue.finish(pipeline, output, start_ns)?;
+    whole.complete_synced(Old::KeepAll).map_err(|e| cannot_write(output, e))?;
+    if !keep {
+        dead.iter().for_each(ProgramFile::remove);
+        saved.removed = dead.len();
+    }
+    Ok(saved)
 }
 
 struct Rescue {
     out: Output,
     catalogue: Catalogue,
-    keep: bool,
     saved: Vec<Program>,
-    removed: usize,
+    /// Files of programs that have ended, of which all is in the log.
+    dead: Vec<ProgramFile>,
 }
 
 impl Rescue {
     fn program(&mut self, remains: Remains) {
         let Remains { file, owner, title, alive, flight, .. } = remains;
+        let (file, source) = match alive {
+            true => (file, None),
+            false => match file.copy() {
+                Ok(copy) => (copy, Some(file)),
+                Err(e) => {
+                    let why = format!("no memory for it: {e}");
+                    return self.out.complaints.say(Key::UserRefused, &title, &why);
+                }
+            },
+        };
         let mut program = match Program::new(file, owner, true, &mut self.catalogue, &mut self.out)
         {
             Ok(program) => program,
@@ -240,15 +258,18 @@ impl Rescue {
         if alive && flight {
             was_on.iter().for_each(|id| program.file.set_on(*id, true));
         }
-        if !alive && !self.keep {
-            program.file.remove();
-            self.removed += 1;
-        }
+        self.dead.extend(source);
         self.saved.push(program);
     }
 
-    fn finish(self, pipeline: Pipeline, output: &Path, start_ns: u64) -> Result<Saved, Error> {
-        let Rescue { mut out, saved, removed, .. } = self;
+    /// Ends the log; returns the files of which it has all.
+    fn finish(
+        self,
+        pipeline: Pipeline,
+        output: &Path,
+        start_ns: u64,
+    ) -> Result<(Saved, Vec<ProgramFile>), Error> {
+        let Rescue { mut out, saved, dead, .. } = self;
         out.clock.look();
         out.clock.extend_error(out.earliest_ns);
         let tsc = saved.iter().any(|p| p.file.facts.clock == Source::Tsc);
@@ -257,15 +278,17 @@ impl Rescue {
         let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
         // The writer thread ends when all senders are dropped.
         drop(out.to_writer);
-        let (_, writer) = pipeline.stop();
+        let (_, mut writer) = pipeline.stop();
         let ledger = Ledger { entries, user_clock, ..Ledger::default() };
         if let Some(e) = writer.failure() {
             return Err(cannot_write(output, e));
         }
+        let events = writer.settle().map_err(|e| cannot_write(output, e))?;
         let summary = writer
             .finish(&Names::default(), &ledger, os::monotonic_ns())
+            .and_then(|summary| check_whole(&summary, events + 1).map(|()| summary))
             .map_err(|e| cannot_write(output, e))?;
-        Ok(Saved { summary, ledger, programs: saved.len(), removed })
+        Ok((Saved { summary, ledger, programs: saved.len(), removed: 0 }, dead))
     }
 }
 

@@ -8,7 +8,8 @@ mod salvage;
 
 pub use salvage::{Salvage, Still};
 
-use crate::file;
+use crate::file::{self, Whole};
+use crate::rescue::check_whole;
 use earlier::Earlier;
 use kept::KeptRings;
 use klogger_engines::bpf::pins::{self, Left};
@@ -18,11 +19,24 @@ use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, Summary};
 use klogger_os::Error;
 use klogger_os::files::cannot_write;
+use klogger_os::outputs::Old;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What is written unless the user names another file.
+/// What is written of programs, and of memory images, unless the user names another file.
 pub const OUTPUT: &str = "rescue.klog";
+
+/// What is written of a recorder's log, which is beside it: `x.rescue.klog` for `x.klog`. A log
+/// that was to be thrown away has no place.
+fn beside(log: &Path) -> PathBuf {
+    if log.metadata().is_ok_and(|found| !found.is_file()) {
+        return PathBuf::from(OUTPUT);
+    }
+    let mut name = log.file_stem().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(OUTPUT);
+    log.with_file_name(name)
+}
 
 /// The facts that a recorder stores beside its rings.
 #[derive(Serialize, Deserialize)]
@@ -80,7 +94,8 @@ fn facts(left: &Left) -> Result<Facts, Error> {
         .map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))
 }
 
-/// Writes the log to `output`, and frees the rings. Of a recording in segments it is the last one.
+/// Writes the log to `output`, and frees the rings when the disk has it. Of a recording in segments
+/// it is the last one. Files that are there get the names NAME.old, NAME.old2 and so on.
 pub fn save(
     remnant: Remnant,
     output: Option<&Path>,
@@ -106,10 +121,12 @@ pub fn save(
         None => (None, Reader::open(&facts.log).ok().filter(|old| is_of(old, &facts.preamble))),
     };
     // The last segment takes its place among the others.
-    let output = output.unwrap_or(match earlier {
-        Some(_) => &facts.log,
-        None => Path::new(OUTPUT),
-    });
+    let output = match (output, &earlier) {
+        (Some(output), _) => output.to_path_buf(),
+        (None, Some(_)) => facts.log.clone(),
+        (None, None) => beside(&facts.log),
+    };
+    let output = output.as_path();
     if old.as_ref().is_some_and(Reader::is_complete) {
         left.remove();
         return Err(Error::new(format!(
@@ -118,15 +135,18 @@ pub fn save(
         ))
         .help("there is nothing to save; what it had in the kernel has been freed"));
     }
-    let (log, _) = file::open(output, file::PRIVATE)?;
+    let cannot = |e| cannot_write(output, e);
+    let whole = Whole::begin(output, file::PRIVATE)?;
+    let log = whole.file.try_clone().map_err(cannot)?;
     let mut salvage = Salvage::new(&facts, old.as_ref(), log, compression, Still::here())
         .map(|salvage| salvage.after(earlier))
-        .map_err(|e| cannot_write(output, e))?;
+        .map_err(cannot)?;
     let written = salvage.events();
-    salvage.rings(&rings).map_err(|e| cannot_write(output, e))?;
+    salvage.rings(&rings).map_err(cannot)?;
     let rescued = salvage.events() - written;
-    let (summary, ledger) =
-        salvage.finish_here(&rings, &left).map_err(|e| cannot_write(output, e))?;
+    let (summary, ledger) = salvage.finish_here(&rings, &left).map_err(cannot)?;
+    check_whole(&summary, written + rescued).map_err(cannot)?;
+    whole.complete_synced(Old::KeepAll).map_err(cannot)?;
     left.remove();
     let output = output.to_path_buf();
     Ok(Salvaged { summary, ledger, log: facts.log, output, written, rescued })

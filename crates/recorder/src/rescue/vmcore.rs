@@ -11,7 +11,8 @@ mod dump;
 #[cfg(test)]
 mod tests;
 
-use crate::file;
+use crate::file::{self, Whole};
+use crate::rescue::check_whole;
 use crate::rescue::rings::earlier::Earlier;
 use crate::rescue::rings::{self, Facts, Salvage, Salvaged};
 use crate::writer::Names;
@@ -24,6 +25,7 @@ use klogger_log::reader::Reader;
 use klogger_log::writer::Compression;
 use klogger_os::Error;
 use klogger_os::files::cannot_write;
+use klogger_os::outputs::Old;
 use klogger_ring::clock::Clock;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
@@ -201,7 +203,8 @@ impl Recording {
         let mut ledger = Ledger { entries: vec![rescued(&self.facts, old)], ..Ledger::default() };
         ledger.entries.extend(unnamed(&self.facts));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
-        let (log, _) = file::open(output, file::PRIVATE)?;
+        let whole = Whole::begin(output, file::PRIVATE)?;
+        let log = whole.file.try_clone().map_err(cannot)?;
         let earlier = self.earlier.take();
         let salvage = Salvage::new(&self.facts, old, log, compression, still).map_err(cannot)?;
         let mut salvage = salvage.after(earlier);
@@ -228,6 +231,8 @@ impl Recording {
         let ringless = |id: u16| ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
         let (summary, ledger) =
             salvage.finish(ledger, &ringless, &Names::default()).map_err(cannot)?;
+        check_whole(&summary, written + rescued).map_err(cannot)?;
+        whole.complete_synced(Old::KeepAll).map_err(cannot)?;
         let (log, output) = (self.facts.log.clone(), output.to_path_buf());
         Ok(Salvaged { summary, ledger, log, output, written, rescued })
     }

@@ -89,8 +89,9 @@ fn complete(job: Job, shelf: &Arc<Shelf>) -> io::Result<()> {
     finish(number, writer, &names, &ledger, shelf)
 }
 
-/// Writes the end of a segment. On a full disk, older ones go for it; without any, it goes itself,
-/// as the writer would have it deleted to go on.
+/// Writes the end of a segment. On a full disk, older ones go for it, if any may; without any, it
+/// goes itself, as the writer would have it deleted to go on. If all are to be kept, its last
+/// events make room for its ledger, which counts them, as at the end of a log in one file.
 pub(super) fn finish<S: Sink>(
     number: u32,
     mut writer: Writer<S>,
@@ -103,7 +104,7 @@ pub(super) fn finish<S: Sink>(
     // Here nobody waits for this segment.
     writer.set_room(Box::new(move || {
         let made = room.make_room_now();
-        no_room.fetch_or(!made, Ordering::Relaxed);
+        no_room.fetch_or(!made && room.may_delete(), Ordering::Relaxed);
         made
     }));
     let before = writer.summary();

@@ -2,17 +2,17 @@
 //! The segments that have ended: those that wait to be completed, and those that are complete, of
 //! which the oldest are deleted.
 //!
-//! On a full disk the oldest segment goes, whether it is complete or not: those that wait may fill
-//! the disk, and the thread that has them completed may itself wait for the writer.
+//! Only a user who has said what is to be kept (`--keep`) has segments deleted. Then, on a full
+//! disk, the oldest goes, whether it is complete or not: those that wait may fill the disk, and the
+//! thread that has them completed may itself wait for the writer.
 
 use super::{About, Keep, Plan, Told};
 use crate::destination::Destination;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::segments;
 use klogger_log::writer::{Summary, Writer};
+use klogger_os::outputs::Folder;
 use std::collections::VecDeque;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl State {
 
 /// See the head of the file.
 pub struct Shelf {
-    folder: PathBuf,
+    folder: Folder,
     plan: Plan,
     patience: Duration,
     state: Mutex<State>,
@@ -69,7 +69,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    pub fn new(folder: PathBuf, plan: Plan) -> Shelf {
+    pub fn new(folder: Folder, plan: Plan) -> Shelf {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Shelf { folder, plan, patience: PATIENCE, state, changed }
     }
@@ -80,7 +80,7 @@ impl Shelf {
         Shelf { patience, ..self }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Folder {
         &self.folder
     }
 
@@ -161,9 +161,18 @@ impl Shelf {
         }
     }
 
+    /// Whether segments may be deleted at all. Without `--keep`, the disk may be full of what
+    /// others have written.
+    pub fn may_delete(&self) -> bool {
+        self.plan.keep != Keep::default()
+    }
+
     /// Deletes the oldest segment because the disk is full; if it is being completed, when that is
-    /// done. False if there is none but that which is being written.
+    /// done. False if there is none but that which is being written, or none may be deleted.
     pub fn make_room(&self) -> bool {
+        if !self.may_delete() {
+            return false;
+        }
         let deadline = Instant::now() + self.patience;
         let mut state = self.state();
         loop {
@@ -186,7 +195,7 @@ impl Shelf {
 
     /// Deletes the oldest segment if it is complete.
     pub fn make_room_now(&self) -> bool {
-        self.delete(&mut self.state(), true)
+        self.may_delete() && self.delete(&mut self.state(), true)
     }
 
     fn delete(&self, state: &mut State, full: bool) -> bool {
@@ -213,7 +222,7 @@ impl Shelf {
     /// `full`: because the disk is.
     fn remove(&self, state: &mut State, number: u32, serials: u64, full: bool) {
         // If a user has deleted it already, that is as good.
-        let _ = fs::remove_file(self.folder.join(segments::file_name(number)));
+        let _ = self.folder.remove(segments::file_name(number).as_ref());
         let (events, was_full) =
             state.deleted.map_or((0, false), |(_, events, full)| (events, full));
         if full && !was_full {
@@ -243,11 +252,13 @@ fn serials(summary: &Summary) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     /// With five complete segments of 100 bytes and 7 serial numbers that ended ten seconds apart,
     /// the last one ten seconds ago.
     fn shelf(folder: &Path, keep: Keep, size: Option<u64>) -> Shelf {
-        let shelf = Shelf::new(folder.into(), Plan { keep, size, age: None });
+        let shelf = Shelf::new(Folder::open(folder).unwrap(), Plan { keep, size, age: None });
         for number in 1..=5 {
             fs::write(folder.join(segments::file_name(number)), "").unwrap();
             let ended = Instant::now()
@@ -283,7 +294,8 @@ mod tests {
     #[test]
     fn a_full_disk_takes_the_oldest_and_says_so_once() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = shelf(folder.path(), Keep::default(), None);
+        let most = Keep { segments: Some(100), ..Keep::default() };
+        let shelf = shelf(folder.path(), most, None);
         assert!(shelf.deleted().is_none());
         assert!(shelf.make_room() && shelf.make_room());
         assert_eq!(segments::numbers(folder.path()).unwrap(), [3, 4, 5]);
@@ -294,5 +306,13 @@ mod tests {
         (0..3).for_each(|_| assert!(shelf.make_room()));
         assert!(!shelf.make_room(), "there is none");
         assert!(shelf.take_notes().is_empty());
+    }
+    #[test]
+    fn a_full_disk_takes_nothing_if_all_are_to_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = shelf(folder.path(), Keep::default(), None);
+        assert!(!shelf.make_room() && !shelf.make_room_now());
+        assert_eq!(segments::numbers(folder.path()).unwrap(), [1, 2, 3, 4, 5]);
+        assert!(shelf.deleted().is_none() && shelf.take_notes().is_empty());
     }
 }

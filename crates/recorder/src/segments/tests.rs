@@ -6,6 +6,7 @@ use super::*;
 use crate::writer::Names;
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::Sink;
+use klogger_os::outputs;
 use klogger_ring::block::Builtin;
 use klogger_toolchain::bundled;
 use std::fs::File;
@@ -50,6 +51,11 @@ fn writer<S: Sink>(sink: S) -> Writer<S> {
     writer
 }
 
+/// With which segments are deleted on a full disk.
+fn plan() -> Plan {
+    Plan { keep: Keep { segments: Some(100), ..Keep::default() }, ..Plan::default() }
+}
+
 struct Folder {
     folder: tempfile::TempDir,
     shelf: Arc<Shelf>,
@@ -59,7 +65,7 @@ impl Folder {
     /// Nobody waits for what is being completed.
     fn new() -> Folder {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(folder.path().into(), Plan::default());
+        let shelf = Shelf::new(outputs::Folder::open(folder.path()).unwrap(), plan());
         Folder { shelf: Arc::new(shelf.patient(Duration::ZERO)), folder }
     }
 
@@ -165,7 +171,7 @@ fn one_that_finds_no_room_to_be_completed_is_given_up() {
 #[test]
 fn who_waits_for_room_goes_on_when_there_is_some() {
     let Folder { folder, .. } = Folder::new();
-    let shelf = Arc::new(Shelf::new(folder.path().into(), Plan::default()));
+    let shelf = Arc::new(Shelf::new(outputs::Folder::open(folder.path()).unwrap(), plan()));
     let all = Folder { folder, shelf };
     for number in 1..=2 {
         // The second one finds no room.
@@ -178,4 +184,19 @@ fn who_waits_for_room_goes_on_when_there_is_some() {
         assert!(all.left().is_empty());
     }
     all.check_removed(2);
+}
+
+#[test]
+fn without_keep_one_that_finds_no_room_stays() {
+    let Folder { folder, .. } = Folder::new();
+    let shelf = Shelf::new(outputs::Folder::open(folder.path()).unwrap(), Plan::default());
+    let all = Folder { folder, shelf: Arc::new(shelf) };
+    let first = writer(FullWith(all.path(1)));
+    all.begin_to_complete(1);
+    // There is no room for its ledger either.
+    let done = finish(1, first, &Names::default(), &Ledger::default(), &all.shelf);
+    assert_eq!(done.unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(all.left(), [1]);
+    assert!(all.shelf.deleted().is_none() && all.shelf.take_notes().is_empty());
+    assert!(!all.shelf.is_behind(), "it is not waited for");
 }

@@ -10,9 +10,9 @@ use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Preamble, Segment};
 use klogger_log::segments;
 use klogger_log::writer::Writer;
+use klogger_os::outputs::Folder;
 use klogger_os::{Error, files};
 use klogger_ring::block::Builtin;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,8 +20,7 @@ use std::sync::Arc;
 pub(super) struct Segments {
     shelf: Arc<Shelf>,
     closer: Closer,
-    /// The folder was not there before.
-    made: bool,
+    made: file::MadeFolder,
     recording: String,
 }
 
@@ -38,13 +37,20 @@ impl Session {
     /// in the preamble.
     pub(super) fn divide(&mut self, pipeline: &Pipeline) -> Result<(), Error> {
         let Some(plan) = &self.options.segments else { return Ok(()) };
-        let folder = self.options.output.clone();
-        let shelf = Arc::new(Shelf::new(folder.clone(), plan.clone()));
-        let closer = Closer::start(shelf.clone(), pipeline.outlet().status)?;
-        let made = file::make_folder(&folder)?;
+        let output = &self.options.output;
+        let made = file::MadeFolder::new(output)?;
+        let folder = made.folder.try_clone().map_err(|e| files::cannot_write(output, e))?;
+        let shelf = Arc::new(Shelf::new(folder, plan.clone()));
+        let closer = Closer::start(shelf.clone(), pipeline.outlet().status)
+            .inspect_err(|_| made.abandon())?;
         let recording = format!("{:016x}{:016x}", files::random(), files::random());
         self.segments = Some(Segments { shelf, closer, made, recording });
         Ok(())
+    }
+
+    /// The folder for segments, if the log has some.
+    pub(super) fn folder(&self) -> Option<&Folder> {
+        self.segments.as_ref().map(|segments| &segments.made.folder)
     }
 
     /// What the first log says of itself.
@@ -96,9 +102,7 @@ impl Session {
         let Some(Segments { closer, made, .. }) = self.segments.take() else { return };
         // Nothing has been closed, so that the thread ends at once.
         let _ = closer.stop();
-        let _ = fs::remove_file(self.log());
-        if made {
-            let _ = fs::remove_dir(&self.options.output);
-        }
+        let _ = made.folder.remove(segments::file_name(1).as_ref());
+        made.abandon();
     }
 }

@@ -7,9 +7,9 @@ use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Waiting, Wish,
 use crate::file;
 use klogger_log::ledger::{Entry, Key, Taken};
 use klogger_log::preamble::{Hit, Snapshot};
+use klogger_os::outputs::{Folder, Old};
 use std::collections::VecDeque;
-use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -219,7 +219,7 @@ impl Worker {
     fn remove_oldest(&mut self) {
         while self.kept.len() > self.begin.options.keep as usize {
             let Some((path, index)) = self.kept.pop_front() else { return };
-            let _ = fs::remove_file(path);
+            let _ = Folder::of_name(&path).and_then(|(folder, name)| folder.remove(&name));
             self.removed += 1;
             if let Some(taken) = self.taken.get_mut(index) {
                 taken.file.clear();
@@ -242,19 +242,13 @@ impl Worker {
         };
         let contents = self.contents(&part, order);
         file::check_regular(path).map_err(|e| e.message)?;
-        let unfinished = file::part_of(path);
-        let (file, _) = file::open(&unfinished, self.begin.mode).map_err(|e| e.message)?;
-        let written = write::write(file, contents, &part, stacks, self.begin.compression);
-        let number = self.number;
-        let completed = written.and_then(|made| {
-            file::complete(&unfinished, path)?;
-            Ok(Made { file: path.into(), number, ..made })
-        });
-        completed.map_err(|e| {
-            // It may be what was in the way.
-            let _ = fs::remove_file(&unfinished);
-            format!("cannot write {}: {e}", path.display())
-        })
+        let cannot = |e: io::Error| format!("cannot write {}: {e}", path.display());
+        let whole = file::Whole::begin(path, self.begin.mode).map_err(|e| e.message)?;
+        let file = whole.file.try_clone().map_err(cannot)?;
+        let made = write::write(file, contents, &part, stacks, self.begin.compression);
+        let made = made.map_err(cannot)?;
+        whole.complete(Old::Keep).map_err(cannot)?;
+        Ok(Made { file: path.into(), number: self.number, ..made })
     }
 
     fn contents<'a>(&'a self, part: &Part, order: Order) -> Contents<'a> {

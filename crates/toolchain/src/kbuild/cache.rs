@@ -4,9 +4,10 @@
 
 use klogger_os::Error;
 use klogger_os::files;
+use klogger_os::outputs::{Folder, Old};
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
@@ -31,7 +32,7 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
     // The owner of the folder in which it is made is checked first.
     let there = folder.ancestors().find(|f| f.exists()).unwrap_or(Path::new("/"));
     check(&there.canonicalize().map_err(cannot)?)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
+    Folder::make_with(folder, 0o700).map_err(cannot)?;
     check(&folder.canonicalize().map_err(cannot)?)
 }
 
@@ -71,11 +72,13 @@ pub(super) fn is_sound<'a>(folder: &Path, files: impl Iterator<Item = &'a PathBu
 }
 
 pub(super) fn seal<'a>(
-    folder: &Path,
+    folder: &Folder,
     files: impl Iterator<Item = &'a PathBuf>,
 ) -> Result<(), Error> {
-    let written = digests(files).and_then(|text| fs::write(folder.join(DIGESTS), text));
-    written.map_err(|e| Error::new(format!("cannot keep modules in {}: {e}", folder.display())))
+    let written = digests(files)
+        .and_then(|text| folder.write(DIGESTS.as_ref(), 0o600, Old::Replace, text.as_bytes()));
+    let shown = folder.path().display();
+    written.map_err(|e| Error::new(format!("cannot keep modules in {shown}: {e}")))
 }
 
 fn digests<'a>(files: impl Iterator<Item = &'a PathBuf>) -> io::Result<String> {
@@ -124,7 +127,7 @@ mod tests {
         let files = ["a.ko", "b.ko"].map(|name| folder.path().join(name));
         files.iter().for_each(|f| fs::write(f, "ELF").unwrap());
         assert!(!is_sound(folder.path(), files.iter()));
-        seal(folder.path(), files.iter()).unwrap();
+        seal(&Folder::open(folder.path()).unwrap(), files.iter()).unwrap();
         assert!(is_sound(folder.path(), files.iter()));
         fs::write(&files[1], "ELF, but another").unwrap();
         assert!(!is_sound(folder.path(), files.iter()));

@@ -17,6 +17,7 @@ use klogger_log::live::LiveMerge;
 use klogger_log::preamble::Preamble;
 use klogger_log::symbols::Symbols;
 use klogger_os::machine;
+use klogger_os::threads;
 use klogger_recorder::host;
 use klogger_recorder::socket::{FOLLOWED, Found, Request, look, send_within};
 use signal_hook::consts::SIGINT;
@@ -256,7 +257,8 @@ fn hurry(pid: u32) {
             thread::sleep(if said { FOLLOWED / 3 } else { SOON });
         }
     };
-    thread::spawn(ask);
+    // Without it, events come later.
+    threads::try_start("klogger/ask", ask);
 }
 
 /// Whether a log is of this machine, and since it was started: then the kernel's symbols are the

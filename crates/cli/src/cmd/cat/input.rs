@@ -7,6 +7,7 @@ use crate::messages;
 use klogger_log::ledger::Key;
 use klogger_log::lock::{Writing, writing};
 use klogger_os as os;
+use klogger_os::files::open_regular;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -124,8 +125,11 @@ fn read_pipe(pipe: &mut File, buffer: &mut [u8], take: &mut dyn FnMut(&[u8])) ->
 
 impl Growing {
     pub fn open(path: &Path) -> Result<Growing, Failure> {
-        let cannot = |e| Failure::new(format!("{}: {e}", path.display()));
-        let file = File::open(path).map_err(cannot)?;
+        let cannot = |e| {
+            Failure::new(format!("{}: {e}", path.display()))
+                .help("check the file's name and its permissions")
+        };
+        let file = open_regular(path).map_err(cannot)?;
         let (path, looked) = (path.to_path_buf(), Instant::now());
         Ok(Growing { path, file, offset: 0, looked, replaced: false })
     }

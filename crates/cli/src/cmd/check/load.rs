@@ -5,11 +5,11 @@ use crate::failure::Failure;
 use crate::schemata::Opinion;
 use klogger_codegen::KernelTypes;
 use klogger_engines::bpf;
+use klogger_os::outputs;
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::host_kernel;
-use std::fs;
 use std::path::Path;
 
 /// Loads the programs of schemata, and keeps what the verifier said of those that it refused.
@@ -52,7 +52,7 @@ impl Loader {
 
     /// Writes what the verifier said; an empty file if it refused nothing.
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
-        fs::write(file, &self.log).map_err(|e| {
+        outputs::write(file, self.log.as_bytes()).map_err(|e| {
             Failure::new(format!("cannot write {}: {e}", file.display()))
                 .help("--verifier-log takes the name of a file that can be written")
         })

@@ -14,8 +14,8 @@ pub fn print(schema: &Schema) {
             Entries::Parameter(name) => format!("[{name}]"),
             Entries::Each => String::new(),
         };
-        println!("\nstate {}{number} by {}", state.name, key(state));
-        state.doc.iter().for_each(|doc| println!("    {doc}"));
+        say!("\nstate {}{number} by {}", state.name, key(state));
+        state.doc.iter().for_each(|doc| say!("    {doc}"));
         let fields: Vec<String> = state
             .fields
             .iter()
@@ -27,14 +27,14 @@ pub fn print(schema: &Schema) {
                 format!("{} {}{length}", f.type_name, f.name)
             })
             .collect();
-        println!("    {}", fields.join(", "));
+        say!("    {}", fields.join(", "));
         match size(schema, state) {
-            Some(size) => println!(
+            Some(size) => say!(
                 "    {} entries, {} KiB during a recording",
                 entries(schema, state),
                 size.bytes.div_ceil(1024)
             ),
-            None => println!("    one for each {}", key(state)),
+            None => say!("    one for each {}", key(state)),
         }
     }
 }

@@ -2,6 +2,8 @@
 //! Where the lines of a trace go. A thread of its own writes them, so that a slow terminal holds up
 //! nothing but itself: the text that waits for it is bounded.
 
+use klogger_os::Error;
+use klogger_os::threads;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -33,14 +35,12 @@ struct Shared {
 }
 
 impl Sink {
-    pub fn new(out: Box<dyn Write + Send>) -> Sink {
+    pub fn new(out: Box<dyn Write + Send>) -> Result<Sink, Error> {
         let (to, chunks) = channel();
         let shared: Arc<Shared> = Arc::default();
         let their = shared.clone();
-        let thread = thread::Builder::new().name("klogger/lines".into());
-        let thread = thread.spawn(move || write_all(out, &chunks, &their));
-        let thread = thread.expect("a thread can be made");
-        Sink { running: Mutex::new(Some(Running { to, thread })), shared }
+        let thread = threads::start("klogger/lines", move || write_all(out, &chunks, &their))?;
+        Ok(Sink { running: Mutex::new(Some(Running { to, thread })), shared })
     }
 
     /// Whether more text may be pushed.
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_slow_reader_fills_the_room_and_gets_everything() {
         let ((go, wait), (seen, hear)) = (channel(), channel());
-        let sink = Sink::new(Box::new(Slow { go: wait, seen }));
+        let sink = Sink::new(Box::new(Slow { go: wait, seen })).unwrap();
         let chunk = vec![b'x'; WAITING_MAX / 2];
         for _ in 0..2 {
             assert!(sink.has_room());
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_gone() {
         let (go, wait) = channel();
-        let sink = Sink::new(Box::new(Slow { go: wait, seen: channel().0 }));
+        let sink = Sink::new(Box::new(Slow { go: wait, seen: channel().0 })).unwrap();
         drop(go);
         sink.push(b"a line\n".to_vec());
         assert_eq!(sink.finish().unwrap_err().kind(), ErrorKind::BrokenPipe);

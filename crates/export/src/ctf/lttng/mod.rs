@@ -24,12 +24,11 @@ use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::Origin;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
+use klogger_os::outputs::{Folder, Old};
 use klogger_schema::layout::EventLayout;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io;
-use std::path::Path;
 
 /// The latest version in which soft interrupts have the names that the LTTng analyses know. Trace
 /// Compass knows both.
@@ -49,11 +48,10 @@ const KTHREADD: i64 = 2;
 
 pub fn write(
     reader: &Reader,
-    dir: &Path,
+    dir: &Folder,
     progress: &mut dyn FnMut(u64, u64),
 ) -> io::Result<(u64, Vec<Damage>)> {
-    let dir = dir.join(DOMAIN);
-    fs::create_dir(&dir)?;
+    let dir = dir.make_folder(DOMAIN.as_ref(), 0o777)?;
     // The LTTng analyses use only the time in which all streams have packets. All CPUs were
     // recorded all the time.
     let (begin_ns, end_ns) = reader.span();
@@ -66,7 +64,7 @@ pub fn write(
     let plain = Metadata::new(reader, &reader.ledger(&damage), streams.classes());
     let events = Cow::Owned(lttng.classes.into_layouts());
     let metadata = Metadata { events, environment: environment(plain.environment), ..plain };
-    fs::write(dir.join("metadata"), tsdl::text(&metadata))?;
+    dir.write("metadata".as_ref(), 0o666, Old::Refuse, tsdl::text(&metadata).as_bytes())?;
     Ok((done, damage))
 }
 

@@ -32,9 +32,9 @@ fn a_program_without_a_recorder_is_rescued_once() {
     };
     assert_eq!(says(&log), 10);
     assert!(dead.path.exists());
-    // What was saved is gone from the rings.
+    // With --keep, what was saved stays in the rings.
     let saved = save(false).unwrap();
-    assert_eq!((saved.removed, says(&log)), (1, 0));
+    assert_eq!((saved.removed, says(&log)), (1, 10));
     assert!(!dead.path.exists() && save(false).is_err());
 }
 

@@ -10,6 +10,7 @@ use elf::section::SectionHeader;
 use elf::segment::{ProgramHeader, SegmentTable};
 use klogger_engines::anchor::format::PAGE;
 use klogger_os::Error;
+use klogger_os::files::open_regular;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -38,10 +39,10 @@ struct Segment {
 impl Dump {
     pub fn open(path: &Path) -> Result<Dump, Error> {
         let cannot = |e: io::Error| Error::new(format!("cannot read {}: {e}", path.display()));
-        let file = File::open(path).map_err(cannot)?;
-        if file.metadata().map_err(cannot)?.is_dir() {
+        if path.is_dir() {
             return Err(cannot(io::ErrorKind::IsADirectory.into()));
         }
+        let file = open_regular(path).map_err(cannot)?;
         let mut head = [0; HEADER];
         let there = read_some(&file, 0, &mut head).map_err(cannot)?;
         if let Some(error) = other_format(path, &head[..there]) {

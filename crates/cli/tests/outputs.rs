@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! No code makes, replaces or removes files by their paths: klogger_os::outputs does it by
+//! descriptors, so that other users cannot put something in their place. Tests are no such code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Calls that do it by a path.
+const CALLS: &[&str] = &[
+    "File::create",
+    "fs::write(",
+    "create_dir",
+    "DirBuilder",
+    "fs::rename(",
+    "remove_file(",
+    "remove_dir",
+    "fs::copy(",
+    "hard_link(",
+    "fs::symlink(",
+    "fs::set_permissions(",
+    ".persist(",
+    ".write(true)",
+    ".create(true)",
+    ".create_new(true)",
+];
+
+/// Where that is right: a file, and why.
+const RIGHT: &[(&str, &str)] = &[
+    ("os/src/outputs.rs", "the module itself"),
+    ("os/src/files.rs", "opens by /proc/self/fd what a descriptor is open on"),
+    ("os/src/confine.rs", "gives a private temporary folder to the compiler"),
+    ("toolchain/src/clang.rs", "files in a private temporary folder"),
+    ("toolchain/src/kbuild.rs", "files in a private temporary folder"),
+    ("toolchain/src/kbuild/headers.rs", "files in a private temporary folder"),
+    ("engines/src/user/double.rs", "a program that tests record"),
+    ("engines/src/user/trial.rs", "a file in a private temporary folder"),
+    ("engines/src/kernel/parameters.rs", "values of parameters in /sys"),
+    ("engines/src/kernel/device.rs", "the device of the kernel module"),
+    ("c-layout/src/lib.rs", "a build script's, in OUT_DIR"),
+    ("user-build/src/lib.rs", "a build script's, in OUT_DIR"),
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name == "tests" || name == "tests.rs" {
+            continue;
+        }
+        if path.is_dir() {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The code of a file without its tests, which are its end.
+fn code(text: &str) -> &str {
+    let mark = "\n#[cfg(test)]\nmod ";
+    let is_block =
+        |at: &usize| text[at + mark.len()..].lines().next().is_some_and(|l| l.ends_with('{'));
+    let end = text.match_indices(mark).map(|(at, _)| at).find(is_block);
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Whether a line calls it, and not another function whose name ends the same.
+fn does(line: &str, call: &str) -> bool {
+    let is_begin = |at: usize| {
+        let before = line[..at].chars().next_back();
+        call.starts_with('.') || !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    };
+    line.match_indices(call).any(|(at, _)| is_begin(at))
+}
+
+/// Lines of code that make one of these calls, as FILE:LINE: CODE.
+fn found_in(file: &str, text: &str, calls: &[&str]) -> Vec<String> {
+    let lines = code(text).lines().enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let found = lines.filter(|(_, line)| calls.iter().any(|call| does(line, call)));
+    found.map(|(n, line)| format!("{file}:{}: {}", n + 1, line.trim())).collect()
+}
+
+/// Fails if one of these calls is made in another file than those of `right`, or not there.
+fn check(calls: &[&str], right: &[(&str, &str)], instead: &str) {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut wrong, mut used) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(&crates).unwrap() {
+        let mut files = Vec::new();
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            sources(&source, &mut files);
+        }
+        for path in files {
+            let file = path.strip_prefix(&crates).unwrap().to_str().unwrap();
+            let found = found_in(file, &fs::read_to_string(&path).unwrap(), calls);
+            match right.iter().position(|(right, _)| *right == file) {
+                Some(place) if !found.is_empty() => used.push(place),
+                _ => wrong.extend(found),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "use {instead}:\n{}", wrong.join("\n"));
+    for (place, (file, why)) in right.iter().enumerate() {
+        assert!(used.contains(&place), "{file} ({why}) needs no exception any more");
+    }
+}
+
+#[test]
+fn only_one_module_opens_outputs() {
+    check(CALLS, RIGHT, "klogger_os::outputs");
+}
+
+/// These panic if nobody reads, or the disk is full.
+const PRINTS: &[&str] = &["println!", "print!", "eprintln!", "eprint!", "dbg!"];
+const PRINTERS: &[(&str, &str)] = &[
+    ("c-layout/src/lib.rs", "tells cargo, from a build script"),
+    ("user-build/src/lib.rs", "tells cargo, from a build script"),
+];
+
+#[test]
+fn only_one_module_prints() {
+    check(PRINTS, PRINTERS, "say!, or crate::messages");
+}
+
+/// These panic if there may be no more threads.
+const SPAWNS: &[&str] = &["thread::spawn(", "scope.spawn(", "\"a thread can be"];
+
+#[test]
+fn no_thread_is_taken_for_granted() {
+    let right = [("ring/src/pair/running.rs", "threads of a test of rings")];
+    check(SPAWNS, &right, "klogger_os::threads");
+}
+
+#[test]
+fn the_search_finds_what_it_looks_for() {
+    let tests = "\n#[cfg(test)]\nmod tests {\n    fs::write(path, text)\n}\n";
+    let code = "#[cfg(test)]\nmod t;\n// fs::write(\nstd::fs::write(path, text)?;\n\
+                made.persist(path)\nTableFile::create(path)\n";
+    let text = format!("{code}{tests}");
+    let found = ["x.rs:4: std::fs::write(path, text)?;", "x.rs:5: made.persist(path)"];
+    assert_eq!(found_in("x.rs", &text, CALLS), found);
+}
