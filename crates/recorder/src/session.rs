@@ -22,7 +22,7 @@ use crate::host;
 use crate::names::ThreadNames;
 use crate::pipeline::{Log, Pipeline};
 use crate::poll::Poller;
-use crate::rescue::{self, rings};
+use crate::rescue::rings;
 use crate::scope::put_in_scope;
 use crate::snapshots::history::History;
 use crate::snapshots::{self, Snapshots};
@@ -127,7 +127,7 @@ impl Session {
             began,
             asked: false,
             gave_up_ns: None,
-            notes: [rescue::killed_recorders(), enums].concat(),
+            notes: enums,
             last_mark: Cell::new(0),
             stdout,
             followed_until: Cell::new(None),

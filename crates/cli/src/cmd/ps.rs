@@ -8,6 +8,7 @@ use crate::text::layout::{command, grouped, table};
 use klogger_log::text::escaped_lines;
 use klogger_os::recorders::recordings;
 use klogger_os::threads;
+use klogger_recorder::rescue::killed_recorders;
 use klogger_recorder::socket::{Found, Status, look};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ pub fn run(args: Args) -> Outcome {
         let s = if others == 1 { "a recording" } else { "recordings" };
         messages::note(&format!("{others} more: {s} of other users, which root can see"));
     }
+    killed_recorders().iter().for_each(|killed| messages::note(killed));
     Ok(ExitCode::SUCCESS)
 }
 
