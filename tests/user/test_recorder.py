@@ -57,6 +57,40 @@ def test_sixteen_threads(recorder, build):
     check_text_is_in_order(recorder, out)
 
 
+@pytest.mark.parametrize("limit", ["instances", "watches"])
+@root
+def test_folders_that_cannot_be_watched_are_read(recorder, build, limit):
+    """Each call is in the log all the same. The limit is that of a user namespace."""
+    here = f'echo 0 >/proc/sys/user/max_inotify_{limit}; exec "$@"'
+    recorder.prefix = ("unshare", "-r", "sh", "-c", here, "sh")
+    done, out = recorder.run(*USER, "--", build("flood.c"), 2, 1009)
+    assert done.code == 0, done.err
+    assert f"/proc/sys/fs/inotify/max_user_{limit}" in done.err
+    assert "are read every" in done.err
+    recorder.prefix = ()
+    log = recorder.log(out)
+    assert log.one("SELECT count(*) FROM count") == 2 * 1009
+    assert log.lost("COUNT") == 0
+
+
+@root
+def test_folders_that_others_remove_are_forgotten(recorder, build):
+    """Somebody who makes and removes his folder again and again takes no descriptors."""
+    folder = Path("/dev/shm/klogger-65531")
+    process, _ = recorder.started(*USER, "-a")
+    try:
+        before = len(os.listdir(f"/proc/{process.pid}/fd"))
+        make = f"for i in $(seq 211); do mkdir -m 700 {folder}; sleep 0.001; rmdir {folder}; done"
+        words = ["setpriv", "--reuid=65531", "--regid=65531", "--clear-groups", "sh", "-c", make]
+        subprocess.run(words, check=True)
+        # What came after the last look is still to be looked at.
+        assert recorder.do("mark", "--recorder", process.pid, 1, "made").code == 0
+        assert len(os.listdir(f"/proc/{process.pid}/fd")) < before + 20
+    finally:
+        done = recorder.end(process)
+    assert done.code == 0, done.err
+
+
 def check_text_is_in_order(recorder, out):
     last, lines = 0, 0
     process = subprocess.Popen(

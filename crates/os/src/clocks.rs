@@ -46,7 +46,7 @@ pub fn clock_pair() -> (u64, u64, u64) {
     readings.min_by_key(|r| r.2).unwrap_or_default()
 }
 
-/// By how much the clocks of this process's time namespace differ from the kernel's: CLOCK_MONOTONIC
+/// By how much the clocks of this time namespace differ from the kernel's: CLOCK_MONOTONIC
 /// and CLOCK_BOOTTIME, in ns. Kernels without such namespaces say nothing.
 pub fn time_namespace() -> (i128, i128) {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();

@@ -35,6 +35,12 @@ impl Inotify {
         check(unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), mask) })
     }
 
+    /// Ends a watch.
+    pub fn forget(&self, watch: i32) {
+        // SAFETY: no pointers. If the folder is gone, so is the watch.
+        unsafe { libc::inotify_rm_watch(self.0.as_raw_fd(), watch) };
+    }
+
     /// All notifications since the last call.
     pub fn read(&self) -> Vec<Event> {
         let mut buffer = [0u8; 16 << 10];

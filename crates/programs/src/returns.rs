@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The returns of functions. The kernel replaces the address that a call returns to, on the stack of
-//! the program. Who reads that address ends the program: Go, when it moves a stack, and what looks
-//! for the handler of an exception. In such files the return instructions are probed instead.
+//! The returns of functions. The kernel replaces the address that a call returns to, on the stack
+//! of the program. Who reads that address ends the program: Go, when it moves a stack, and what
+//! looks for the handler of an exception. In such files the return instructions are probed instead.
 
 use crate::elf::{Elf, Named, text_at};
 use crate::find::{Location, location};

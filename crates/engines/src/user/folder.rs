@@ -6,7 +6,7 @@ use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::inotify::Inotify;
 use klogger_os::outputs;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -43,6 +43,15 @@ impl Folder {
             return Err(not_alone());
         }
         Ok(Folder { path: path.into(), file, uid, lent: false })
+    }
+
+    /// Without one, if it cannot be looked at.
+    fn id(&self) -> Option<FileId> {
+        self.file.metadata().ok().map(|about| FileId::of(&about))
+    }
+
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|about| about.nlink() == 0)
     }
 
     /// A folder as process `pid` sees it; `root` is the root of the process.
@@ -234,17 +243,22 @@ pub struct Watch {
     folders: HashMap<i32, Arc<Folder>>,
     /// Where new folders appear.
     shared: Option<i32>,
+    /// Not all can be watched, so they are read again and again: what has been reported.
+    known: Option<HashSet<(Option<FileId>, OsString)>>,
 }
 
 impl Watch {
     /// The strings are warnings: what cannot be watched, and why.
     pub fn new(places: Places) -> (Watch, Vec<Found>, Vec<String>) {
         let mut notes = Vec::new();
-        let inotify =
-            Inotify::new().map_err(|e| notes.push(cannot_watch(Path::new("folders"), &e))).ok();
-        let mut watch = Watch { places, inotify, folders: HashMap::new(), shared: None };
-        if watch.places.sees_all() {
-            watch.shared = watch.inotify.as_ref().and_then(|i| i.watch(Path::new(SHARED)).ok());
+        let inotify = Inotify::new().map_err(|e| notes.push(cannot_watch(INSTANCES, &e))).ok();
+        let known = inotify.is_none().then(HashSet::new);
+        let mut watch = Watch { places, inotify, folders: HashMap::new(), shared: None, known };
+        if let (Some(inotify), true) = (&watch.inotify, watch.places.sees_all()) {
+            match inotify.watch(Path::new(SHARED)) {
+                Ok(number) => watch.shared = Some(number),
+                Err(e) => watch.look_again(&e, &mut notes),
+            }
         }
         let mut found = Vec::new();
         for folder in watch.places.open() {
@@ -253,21 +267,44 @@ impl Watch {
         (watch, found, notes)
     }
 
+    /// From here on all folders are read again and again.
+    fn look_again(&mut self, why: &io::Error, notes: &mut Vec<String>) {
+        if self.known.is_none() {
+            notes.push(cannot_watch(WATCHES, why));
+            self.known = Some(HashSet::new());
+        }
+    }
+
     /// The folder is watched first, then read: a file that appears in between is reported twice
     /// rather than missed.
     fn add(&mut self, folder: Folder, found: &mut Vec<Found>, notes: &mut Vec<String>) {
         let folder = Arc::new(folder);
         match self.inotify.as_ref().map(|i| i.watch(&folder.held())) {
             Some(Ok(number)) => drop(self.folders.insert(number, folder.clone())),
-            Some(Err(e)) => notes.push(cannot_watch(&folder.path, &e)),
+            Some(Err(e)) => self.look_again(&e, notes),
             None => {}
         }
         folder.sweep();
-        found.extend(folder.names().into_iter().map(|name| Found {
-            folder: folder.clone(),
-            name,
-            only: None,
-        }));
+        let id = folder.id();
+        for name in folder.names() {
+            let is_new = |known: &mut HashSet<_>| known.insert((id, name.clone()));
+            if self.known.as_mut().is_none_or(is_new) {
+                found.push(Found { folder: folder.clone(), name, only: None });
+            }
+        }
+    }
+
+    /// Folders that were removed are watched no more: other users make and remove theirs as often
+    /// as they like.
+    fn forget_removed(&mut self) {
+        let Some(inotify) = &self.inotify else { return };
+        self.folders.retain(|watch, folder| {
+            let is_there = !folder.is_removed();
+            if !is_there {
+                inotify.forget(*watch);
+            }
+            is_there
+        });
     }
 
     /// Waits until something may be new, or the timeout.
@@ -281,11 +318,15 @@ impl Watch {
     /// New files. Empty folders that could not be watched are not looked at again.
     pub fn news(&mut self) -> Vec<Found> {
         let mut found = Vec::new();
+        if self.known.is_some() {
+            self.everything(&mut found);
+        }
         for event in self.inotify.as_ref().map(Inotify::read).unwrap_or_default() {
             let name = OsString::from_vec(event.name);
             if event.watch < 0 {
                 self.everything(&mut found);
             } else if Some(event.watch) == self.shared {
+                self.forget_removed();
                 if let Some(folder) = self.places.open_shared(&name) {
                     self.add(folder, &mut found, &mut Vec::new());
                 }
@@ -298,7 +339,7 @@ impl Watch {
         found
     }
 
-    /// After inotify lost events: reads all folders again.
+    /// After inotify lost events, or without it: reads all folders again.
     fn everything(&mut self, found: &mut Vec<Found>) {
         for folder in self.places.open() {
             self.add(folder, found, &mut Vec::new());
@@ -306,11 +347,15 @@ impl Watch {
     }
 }
 
-fn cannot_watch(what: &Path, error: &io::Error) -> String {
-    let what = what.display();
+/// The limits of inotify, for each user.
+const INSTANCES: &str = "max_user_instances";
+const WATCHES: &str = "max_user_watches";
+
+fn cannot_watch(limit: &str, error: &io::Error) -> String {
+    let ms = super::WATCH_WAIT.as_millis();
     format!(
-        "programs that start later may be missed in {what}: {error} (see \
-         /proc/sys/fs/inotify/max_user_watches)"
+        "folders of programs cannot be watched, and are read every {ms} ms: {error} (see \
+         /proc/sys/fs/inotify/{limit})"
     )
 }
 
