@@ -293,3 +293,18 @@ def test_a_parameter_of_a_qualifier_alone(refused, recorder):
     file = recorder.dir / "const.klogger"
     file.write_text("event A { int pid }\nprobe function vfs_read(const s) { klogger(A, 1); }\n")
     refused("record", "-s", file, "-a", "-o", "x.klog", says=["vfs_read"])
+
+
+@pytest.mark.parametrize("line", ["#!/no/such/interpreter", "#!/bin/sh\r"])
+def test_a_script_whose_interpreter_is_not_there(refused, recorder, line):
+    script = recorder.dir / "script"
+    script.write_text(f"{line}\ntrue\n")
+    script.chmod(0o755)
+    named = repr(line[2:]).strip("'")
+    words = ("record", "-s", "lifecycle", "-o", "x.klog", "--", "./script")
+    assert "no such command" not in refused(*words, says=[f'interpreter "{named}" is not there'])
+
+
+def test_root_of_a_user_namespace(refused):
+    words = ("record", "-s", "lifecycle", "-o", "x.klog", "--", "true")
+    refused(*words, prefix=("unshare", "-r"), says=["user namespace", "--engine user"])
