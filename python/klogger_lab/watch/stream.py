@@ -27,9 +27,9 @@ SCHEMATA = ("lifecycle", "futex")
 EVENTS = re.compile(rb'"event":"(STARTED|RAN|ENDED|SIGNALLED|DELIVERED|WAIT|WAITED|WOKE)"')
 # What the command ignores, as the shell has it: Python ignores two of them from its start on, so
 # `klogger` says what was ignored before.
-BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+BY_PYTHON = {int(signal.SIGPIPE), int(signal.SIGXFSZ)}
 SAID = os.environ.pop("KLOGGER_IGNORED", "").split(",")
-IGNORED = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
+IGNORED = {int(n) for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
 IGNORED -= BY_PYTHON
 IGNORED |= {int(number) for number in SAID if number.isdecimal()}
 PART = 1 << 16
@@ -58,7 +58,7 @@ class Stream:
         error = os.dup(2)
         own = ["--command-group", str(os.getpgrp()), "--command-stderr", str(error)]
         if IGNORED:
-            own += ["--command-ignores", ",".join(str(int(n)) for n in sorted(IGNORED))]
+            own += ["--command-ignores", ",".join(map(str, sorted(IGNORED)))]
         words = [*self.words, *own, "-o", f"/dev/fd/{writer}", "--", *command]
         for descriptor in (writer, error):
             os.set_inheritable(descriptor, True)
