@@ -36,6 +36,7 @@ PRIVATE = "in a new folder with a random name, which only this user can write"
 ALLOWED = {
     "klogger/outputs.py": "the module itself",
     "klogger/paths.py": "folders, for `outputs`",
+    "klogger/cli/__init__.py": "the standard streams, and /dev/null in their place",
     "klogger/smalllog.py": PRIVATE,
     "klogger/expectation.py": PRIVATE,
     "klogger/dataset/write.py": PRIVATE,
