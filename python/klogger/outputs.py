@@ -54,7 +54,7 @@ def reached(path: str | os.PathLike[str], *, make: bool = True) -> Iterator[Reac
     """The folder of an output, and its name there. Raises Failure where somebody else may have led
     the way to it.
     """
-    own = {0, os.geteuid()}
+    own = paths.callers()
 
     def check(link: paths.Link) -> None:
         safe = link.folder.st_uid in own and not paths.others_write(link.folder)
@@ -131,10 +131,16 @@ def as_file(descriptor: int, *, text: bool) -> IO[Any]:
 
 
 def new_file(way: Reached, found: os.stat_result | None) -> tuple[str, int]:
-    """With a name that nobody can know before. `found`: what it will replace; it gets its mode."""
+    """With a name that nobody can know before. `found`: what it will replace; it gets its owner and
+    mode.
+    """
     name = f".{way.name[:100]}.{secrets.token_hex(8)}"
-    descriptor = os.open(name, NEW, 0o666, dir_fd=way.folder)
+    descriptor = os.open(name, NEW, 0o666 if found is None else 0o600, dir_fd=way.folder)
     if found is not None:
+        # Who has called sudo keeps his own file. First, for it may be less open to others.
+        if found.st_uid != os.geteuid() and found.st_uid in paths.callers():
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, found.st_uid, found.st_gid)
         os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & 0o777)
     return name, descriptor
 
