@@ -67,8 +67,10 @@ class Folder:
         return None
 
     def readable(self) -> tuple[list[Path], list[Path]]:
-        """The folders and the files that queries may read."""
-        return [self.root], []
+        """The folders and the files that queries may read. Files only, where these are known: in a
+        folder, DuckDB would let them write new ones.
+        """
+        return [], sorted(self.root.glob("*.parquet"))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from klogger.paths import Reached
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OLD = os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NOBODY: frozenset[int] = frozenset()
 ANOTHER = "choose another name, or a folder that only you can write"
 
 
@@ -53,7 +54,7 @@ def reached(path: str | os.PathLike[str], *, make: bool = True) -> Iterator[Reac
     """The folder of an output, and its name there. Raises Failure where somebody else may have led
     the way to it.
     """
-    own = {0, os.geteuid()}
+    own = paths.callers()
 
     def check(link: paths.Link) -> None:
         safe = link.folder.st_uid in own and not paths.others_write(link.folder)
@@ -72,13 +73,17 @@ def there(way: Reached) -> os.stat_result | None:
         return None
 
 
-def check_file(path: str | os.PathLike[str], found: os.stat_result) -> None:
-    """Of what is in the place of an output. The owner of a device is who may make devices."""
+def check_file(
+    path: str | os.PathLike[str], found: os.stat_result, trusted: frozenset[int] = NOBODY
+) -> None:
+    """Of what is in the place of an output. The owner of a device is who may make devices.
+    `trusted`: users whose files are as good as the caller's own there.
+    """
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if stat.S_ISLNK(found.st_mode):
         raise refused(path, "it was replaced by a link meanwhile")
-    if not stat.S_ISCHR(found.st_mode) and found.st_uid not in paths.callers():
+    if not stat.S_ISCHR(found.st_mode) and found.st_uid not in paths.callers() | trusted:
         raise refused(path, f"it belongs to user {paths.user(found.st_uid)}")
 
 
@@ -126,15 +131,23 @@ def as_file(descriptor: int, *, text: bool) -> IO[Any]:
 
 
 def new_file(way: Reached, found: os.stat_result | None) -> tuple[str, int]:
-    """With a name that nobody can know before. `found`: what it will replace; it gets its mode."""
+    """With a name that nobody can know before. `found`: what it will replace; it gets its owner and
+    mode.
+    """
     name = f".{way.name[:100]}.{secrets.token_hex(8)}"
-    descriptor = os.open(name, NEW, 0o666, dir_fd=way.folder)
+    descriptor = os.open(name, NEW, 0o666 if found is None else 0o600, dir_fd=way.folder)
     if found is not None:
+        # Who has called sudo keeps his own file. First, for it may be less open to others.
+        if found.st_uid != os.geteuid() and found.st_uid in paths.callers():
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, found.st_uid, found.st_gid)
         os.fchmod(descriptor, stat.S_IMODE(found.st_mode) & 0o777)
     return name, descriptor
 
 
-def existing(path: str | os.PathLike[str], way: Reached, flags: int = 0) -> int:
+def existing(
+    path: str | os.PathLike[str], way: Reached, flags: int = 0, trusted: frozenset[int] = NOBODY
+) -> int:
     """A descriptor of what is there."""
     if way.of_kernel:
         where = os.readlink(f"/proc/self/fd/{way.folder}")
@@ -144,16 +157,18 @@ def existing(path: str | os.PathLike[str], way: Reached, flags: int = 0) -> int:
         return os.open(way.name, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=way.folder)
     descriptor = os.open(way.name, OLD | flags, dir_fd=way.folder)
     try:
-        check_file(path, os.fstat(descriptor))
+        check_file(path, os.fstat(descriptor), trusted)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def continued(path: str | os.PathLike[str], *, append: bool) -> IO[str]:
+def continued(
+    path: str | os.PathLike[str], *, append: bool, trusted: frozenset[int] = NOBODY
+) -> IO[str]:
     """A file that others read while it is written: what is there keeps its place. `append`: and its
-    content.
+    content. `trusted`: see `check_file`.
     """
     with failing(path), reached(path) as way:
         try:
@@ -164,7 +179,7 @@ def continued(path: str | os.PathLike[str], *, append: bool) -> IO[str]:
         except FileExistsError:
             descriptor = -1
         if descriptor < 0:
-            descriptor = existing(path, way, os.O_APPEND)
+            descriptor = existing(path, way, os.O_APPEND, trusted)
             if not append and not way.of_kernel and stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.ftruncate(descriptor, 0)
         return open(descriptor, "a", encoding="utf-8", errors="surrogateescape")
@@ -204,9 +219,11 @@ def copied(file: Path, to: IO[bytes]) -> None:
         shutil.copyfileobj(whole, to)
 
 
-def folder(path: str | os.PathLike[str], mode: int = 0o777) -> Path:
+def folder(
+    path: str | os.PathLike[str], mode: int = 0o777, trusted: frozenset[int] = NOBODY
+) -> Path:
     """A folder for outputs, which is made if need be. One of another user is refused, for he can
-    exchange what is in it.
+    exchange what is in it. `trusted`: see `check_file`.
     """
     with failing(path), reached(path) as way:
         if there(way) is None:
@@ -215,7 +232,7 @@ def folder(path: str | os.PathLike[str], mode: int = 0o777) -> Path:
         descriptor = os.open(way.name, FOLDER, dir_fd=way.folder)
         found = os.fstat(descriptor)
         os.close(descriptor)
-        if found.st_uid not in paths.callers():
+        if found.st_uid not in paths.callers() | trusted:
             raise refused(path, f"it belongs to user {paths.user(found.st_uid)}")
     return Path(path)
 
@@ -245,12 +262,14 @@ def foreign(path: str | os.PathLike[str]) -> str:
             os.close(descriptor)
 
 
-def move(file: Path, to: Path) -> None:
-    """A file of klogger's own to the place of an output, in one file system. Raises OSError."""
+def move(file: Path, to: Path, trusted: frozenset[int] = NOBODY) -> None:
+    """A file of klogger's own to the place of an output, in one file system. `trusted`: see
+    `check_file`. Raises OSError.
+    """
     with paths.reached(file, last=False) as here, reached(to) as way:
         found = there(way)
         if found is not None:
-            check_file(to, found)
+            check_file(to, found, trusted)
         os.replace(here.name, way.name, src_dir_fd=here.folder, dst_dir_fd=way.folder)
 
 

@@ -12,9 +12,10 @@ the tables of the log, write files, change settings, or run for ever:
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
+import re
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 
 import duckdb
@@ -33,7 +34,18 @@ Connect = Callable[[Analysis], Connection]
 ALLOWED = {"SELECT", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "MULTI"}
 # How long one statement may take, in seconds.
 LIMIT_NAME, LIMIT_SECONDS = "KLOGGER_QUERY_SECONDS", 300.0
+# A single function, as of two long texts, is not interrupted. So much later a command ends.
+GRACE_SECONDS = 5.0
+# Ends the process with a message. None: a program that uses klogger has other things to do, and
+# waits for the statement.
+ending: Callable[[Failure], None] | None = None
 MAY = "an analysis can query the log and make temporary objects"
+# What follows a column of the name "copy", and nothing that COPY writes.
+AFTER_A_NAME = tuple("),.=<>+-*/%|")
+# Categories of characters: spaces, and what cannot be seen.
+INVISIBLE = ("Zs", "Zl", "Zp", "Cf")
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
+DOLLARS = re.compile(r"\$[^$]*\$?")
 READ_ONLY = "BEGIN TRANSACTION READ ONLY"
 
 
@@ -90,28 +102,34 @@ def limited(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Iterato
     """Errors of DuckDB are told with their place; what takes too long is given up."""
     seconds = limit_seconds()
     over = threading.Event()
+    given_up = Failure(
+        f"{where}: not done after {seconds:g} s, and given up",
+        help=f"{LIMIT_NAME}=SECONDS in the environment gives it more time, 0 all it takes",
+    )
 
     def stop() -> None:
         over.set()
         cursor.interrupt()
 
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    if seconds:
+    def end() -> None:
+        if ending is not None:
+            ending(given_up)
+
+    timers = [threading.Timer(seconds, stop), threading.Timer(seconds + GRACE_SECONDS, end)]
+    for timer in timers if seconds else ():
+        timer.daemon = True
         timer.start()
     try:
         yield
     except duckdb.Error as error:
         if over.is_set():
-            raise Failure(
-                f"{where}: not done after {seconds:g} s, and given up",
-                help=f"{LIMIT_NAME}=SECONDS in the environment gives it more time, 0 all it takes",
-            ) from None
+            raise given_up from None
         if "transaction is launched in read-only mode" in str(error):
             raise Rejected(where, Fault(f"{MAY}; this changes the log's own tables")) from None
         raise Rejected(where, sqlerror.fault(error, text)) from None
     finally:
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
 
 
 def limit_seconds() -> float:
@@ -121,7 +139,7 @@ def limit_seconds() -> float:
     except ValueError:
         seconds = -1.0
     # A timer cannot wait for longer than this.
-    if not 0 <= seconds <= threading.TIMEOUT_MAX:
+    if not 0 <= seconds <= threading.TIMEOUT_MAX - GRACE_SECONDS:
         raise Failure(f"{LIMIT_NAME}: '{text}' is not a number of seconds", help="0: no limit")
     return seconds
 
@@ -130,6 +148,8 @@ def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
     """Whether it has only what an analysis may do."""
     with told(text, where):
         found = cursor.extract_statements(text)
+    if hidden := strange_space(text):
+        raise Rejected(where, hidden)
     for statement in found:
         kind = statement.type.name
         variable = kind == "SET" and words(statement.query)[:2] == ["SET", "VARIABLE"]
@@ -141,8 +161,30 @@ def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
 
 def has_copy(text: str) -> bool:
     """Whether it writes a file within WITH, as in `WITH a AS (COPY t TO 'file') FROM a`."""
-    tokens = words(text)
-    return ("(", "COPY") in itertools.pairwise(tokens)
+    tokens = [*words(text), "", ""]
+    return any(
+        three[:2] == ("(", "COPY") and three[2][:1] not in AFTER_A_NAME
+        for three in zip(tokens, tokens[1:], tokens[2:], strict=False)
+    )
+
+
+def strange_space(text: str) -> Fault | None:
+    """The first character that cannot be told from a space, or cannot be seen, outside of texts
+    and comments. DuckDB takes some of them for spaces, but not where it finds the tokens.
+    """
+    for start, token in code(text):
+        # The name of a text in dollars counts: DuckDB looks for it among the spaces.
+        name = DOLLARS.match(token)
+        seen = name[0] if name else QUOTED.sub("", token)
+        found = next((c for c in seen if c != " " and unicodedata.category(c) in INVISIBLE), None)
+        if found is not None:
+            at = start + token.index(found)
+            called = unicodedata.name(found, "it has no name").lower()
+            line = text.count("\n", 0, at) + 1
+            shown = text.split("\n")[line - 1]
+            message = f"the character U+{ord(found):04X} ({called}) in the place of a space"
+            return Fault(message, line, shown, at - text.rfind("\n", 0, at) - 1)
+    return None
 
 
 def check_query(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
@@ -169,11 +211,24 @@ def forbidden(kind: str, text: str) -> Fault:
 
 def words(text: str) -> list[str]:
     """The tokens of an SQL text, in capitals; texts and comments are left out."""
-    tokens = duckdb.tokenize(text)
-    ends = [start for start, _ in tokens[1:]] + [len(text.encode())]
-    raw = text.encode()
     found = []
-    for (start, kind), end in zip(tokens, ends, strict=True):
-        if kind.name not in ("comment", "string_const"):
-            found += raw[start:end].decode(errors="replace").upper().split()[:1]
+    for _, token in code(text):
+        if not token.startswith("$"):
+            plain = "".join(" " if unicodedata.category(c) in INVISIBLE else c for c in token)
+            found += plain.upper().split()[: 1 if token.startswith('"') else None]
     return found
+
+
+def code(text: str) -> Iterator[tuple[int, str]]:
+    """The tokens but for comments and texts in quotes, each with its place in the text."""
+    raw = text.encode()
+    tokens = duckdb.tokenize(text)
+    ends = [start for start, _ in tokens[1:]] + [len(raw)]
+    place = end_before = 0
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        place += len(raw[end_before:start].decode(errors="replace"))
+        end_before = start
+        token = raw[start:end].decode(errors="replace")
+        if kind.name == "comment" or (kind.name == "string_const" and not token.startswith("$")):
+            continue
+        yield place, token

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,12 @@ from recordings import Datasets, log_of
 
 from klogger import dataset
 from klogger.dataset import cache, checks, compact, fleet, work
-from klogger.dataset.cache import FOLDER
+from klogger.dataset.cache import FOLDER, Cache, Kept
 from klogger.dataset.engine import LASTING, NOT_SQL
+from klogger.dataset.store import HIDDEN
+from klogger.failure import Failure
 
+STRANGER = 65534
 QUANTA = ("quanta",)
 
 
@@ -164,6 +168,38 @@ def test_a_dataset_that_cannot_be_written(three: dataset.Dataset, worked: list[s
         r.table.rows for r in fleet.answers(three, three.entries(), QUANTA).results
     ]
     assert len(worked) == 6
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of two users")
+def test_nothing_is_kept_where_the_folder_for_it_is_of_somebody_else(
+    three: dataset.Dataset,
+) -> None:
+    hidden = Path(three.where) / HIDDEN
+    hidden.mkdir(exist_ok=True)
+    os.chown(hidden, STRANGER, STRANGER)
+    found = Cache(three.store, hidden.parent)
+    found.keep("key", [Kept("log", "sum", 1.0, "empty", "none", (), ())])
+    assert "belongs to user" in found.fault
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of two users")
+def test_a_dataset_of_another_user_is_written_by_root(three: dataset.Dataset) -> None:
+    folder = Path(three.where)
+    for path in (folder, *folder.rglob("*")):
+        os.lchown(path, STRANGER, STRANGER)
+    (folder / HIDDEN).mkdir(exist_ok=True)
+    lock = folder / HIDDEN / "compact.lock"
+    lock.touch()
+    for path in (folder / HIDDEN, lock):
+        os.chown(path, STRANGER, STRANGER)
+    with three.store.held("compact"):
+        three.store.write("entry", b"1")
+        three.store.write("entry", b"2")
+    assert (folder / "entry").read_bytes() == b"2"
+    # But not what a third user has put there.
+    os.chown(folder / HIDDEN, STRANGER - 1, STRANGER)
+    with pytest.raises(Failure, match="belongs to user"):
+        three.store.write("entry", b"3")
 
 
 @pytest.mark.parametrize(

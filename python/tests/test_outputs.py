@@ -36,6 +36,7 @@ PRIVATE = "in a new folder with a random name, which only this user can write"
 ALLOWED = {
     "klogger/outputs.py": "the module itself",
     "klogger/paths.py": "folders, for `outputs`",
+    "klogger/cli/__init__.py": "the standard streams, and /dev/null in their place",
     "klogger/smalllog.py": PRIVATE,
     "klogger/expectation.py": PRIVATE,
     "klogger/dataset/write.py": PRIVATE,
@@ -248,6 +249,25 @@ def test_files_and_folders_of_others_are_refused(shared: Path) -> None:
     outputs.own_folder(shared / "mine").chmod(0o777)
     with pytest.raises(Failure, match="other users can write it"):
         outputs.own_folder(shared / "mine")
+
+
+@needs_root
+def test_who_calls_sudo_has_his_own_links_and_files(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shared / "real").mkdir()
+    stranger(shared / "way", shared / "real")
+    out = shared / "real" / "out"
+    out.write_text("old")
+    out.chmod(0o640)
+    os.chown(out, STRANGER, STRANGER)
+    with pytest.raises(Failure, match="is a link of user"):
+        outputs.write(shared / "way" / "out", b"1")
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
+    outputs.write(shared / "way" / "out", b"1")
+    found = out.stat()
+    assert (out.read_bytes(), found.st_uid, found.st_gid) == (b"1", STRANGER, STRANGER)
+    assert stat.S_IMODE(found.st_mode) == 0o640
 
 
 @needs_root

@@ -6,11 +6,14 @@ their SQL may do.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
 import pytest
 
+import klogger
 from klogger import analysis, sources, statements
 from klogger.failure import Failure
 
@@ -180,6 +183,92 @@ def test_an_analysis_changes_nothing(
     assert not list(tmp_path.iterdir())
     assert log.execute("FROM E").fetchall() == []
     assert log.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall() == before
+
+
+LONG = """
+import os, sys, tempfile
+import duckdb
+from klogger import cli, statements
+
+statements.GRACE_SECONDS = 0.1
+folder = tempfile.TemporaryDirectory(prefix="klogger-")
+print(folder.name, flush=True)
+text = "SELECT levenshtein(repeat('a', 2000000), repeat('b', 2000000))"
+sys.exit(cli.guarded(lambda: statements.execute_whole(duckdb.connect(), text, "long.sql")))
+"""
+
+
+def test_a_command_ends_with_a_function_that_does_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LONG], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, statements.LIMIT_NAME: "0.1"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "klogger: long.sql: not done after 0.1 s, and given up",
+        "  help: KLOGGER_QUERY_SECONDS=SECONDS in the environment gives it more time, 0 all it"
+        " takes",
+    ]
+    assert not Path(done.stdout.strip()).exists()
+
+
+# All that DuckDB takes for spaces, and others that are not seen.
+SPACES = (
+    "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b"
+    "\u202f\u205f\u2060\u3000\ufeff\u00ad\u200c\u200d\u200e\u2028\u2061\u180e"
+)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=lambda c: f"{ord(c):04X}")
+def test_no_other_space_hides_a_word(
+    log: duckdb.DuckDBPyConnection, tmp_path: Path, space: str
+) -> None:
+    to = tmp_path / "made"
+    for text in (
+        f"WITH a AS MATERIALIZED ({space}COPY (SELECT 1) TO '{to}') FROM a",
+        f"CREATE TEMP TABLE t AS WITH a AS (COPY{space}(SELECT 1) TO '{to}') FROM a",
+        f"WITH a AS MATERIALIZED ( {space} COPY E TO '{to}') FROM a",
+        f"SELECT 'ä', ${space}$ ' ${space}$; WITH a AS ({space}COPY E TO '{to}', ' ') FROM a",
+        f"SELECT\n  1 +{space}2",
+    ):
+        with pytest.raises(statements.Rejected):
+            statements.execute_whole(log, text, "a.sql")
+        assert not list(tmp_path.iterdir())
+        assert statements.has_copy(text) or "COPY E TO" not in text or "$" in text
+    assert statements.has_copy(f"WITH a AS (COPY{space}(SELECT 1) TO 'x') FROM a")
+    with statements.executed(log, f"SELECT '{space}' AS \"a{space}\" -- {space}", "a.sql") as rows:
+        assert rows.fetchall() == [(space,)]
+
+
+def test_a_strange_space_is_named(log: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(statements.Rejected) as caught:
+        statements.execute_whole(log, "SELECT 'ä',\n  1\u00a0+ 2", "a.sql")
+    assert str(caught.value).splitlines() == [
+        "a.sql: the character U+00A0 (no-break space) in the place of a space",
+        "  line 2:   1\u00a0+ 2",
+        " " * 13 + "^",
+    ]
+
+
+def test_a_column_may_be_called_copy(log: duckdb.DuckDBPyConnection) -> None:
+    for text in (
+        "SELECT count(copy) FROM (SELECT 1 AS copy)",
+        "WITH a(copy) AS (SELECT 1) SELECT (copy), abs(copy), (copy + 0) FROM a",
+        "SELECT max(copy) FROM (SELECT 1 AS copy) WHERE (copy = 1)",
+        "SELECT 1 AS \"(copy\" WHERE '(copy t' = $$(copy t$$ -- (copy t",
+    ):
+        with statements.executed(log, text, "a.sql") as rows:
+            assert rows.fetchall()[0][0] == 1
+
+
+def test_a_locked_log_has_no_folder_to_write_in(small_log: Path) -> None:
+    before = {file.name: file.stat().st_size for file in small_log.iterdir()}
+    with klogger.open(small_log, locked=True) as log:
+        assert log.rows("SELECT count(*) FROM SCHEDIN") == [(40,)]
+        for to in (small_log / "new.csv", small_log / "SCHEDIN.parquet"):
+            with pytest.raises(duckdb.Error, match="disabled by configuration"):
+                log.connection.execute(f"COPY (SELECT 1) TO '{to}'")
+    assert {file.name: file.stat().st_size for file in small_log.iterdir()} == before
 
 
 def test_a_section_is_one_query(log: duckdb.DuckDBPyConnection) -> None:

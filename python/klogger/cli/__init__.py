@@ -8,6 +8,7 @@ its tables are.
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import errno
 import io
@@ -18,16 +19,19 @@ import shutil
 import signal
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import IO, NoReturn
 
+from klogger import statements
 from klogger.export import Printed
 from klogger.failure import Failure, nearest
 from klogger.units import printable
 
 # What a standard output ends with that is full, closed, or on a disk that fails.
 OUTPUT = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EPIPE)
+CLEANING_SECONDS = 5.0
 # The environment variable that says how messages are printed.
 MESSAGES = "KLOGGER_MESSAGES"
 
@@ -153,6 +157,7 @@ def guarded(work: Callable[[], int]) -> int:
     # While it is ignored, the exit codes of programs that we run are lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     prepare_streams()
+    statements.ending = end_process
     try:
         code = ended(work)
         sys.stdout.flush()
@@ -164,6 +169,16 @@ def guarded(work: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         complain(Failure(f"cannot write to the standard output: {error.strerror}"))
         return 2
+
+
+def end_process(failure: Failure) -> None:
+    """From another thread than the one that works, which does not come to its end."""
+    complain(failure)
+    # What removes temporary files must not keep the process.
+    cleaning = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+    cleaning.start()
+    cleaning.join(CLEANING_SECONDS)
+    os._exit(2)
 
 
 def prepare_streams() -> None:

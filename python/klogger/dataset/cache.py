@@ -32,6 +32,7 @@ from klogger import spans
 from klogger.analysis import Analysis
 from klogger.dataset.store import Local, Store
 from klogger.dataset.write import digest, quoted
+from klogger.failure import Failure
 from klogger.sqltext import literal
 
 FOLDER = "cache"
@@ -158,7 +159,7 @@ class Cache:
             self.batches[key] = self.batches.get(key, 0) + 1
             if self.batches[key] > BATCHES_MAX:
                 merge(self, key)
-        except (OSError, duckdb.Error) as error:
+        except (OSError, Failure, duckdb.Error) as error:
             self.fault = str(error).splitlines()[0]
 
     def write(self, key: str, kept: Sequence[Kept]) -> None:

@@ -77,14 +77,23 @@ class Local:
                     found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
         return found
 
+    def owner(self) -> frozenset[int]:
+        """The caller has named the folder, and so trusts whoever owns it, but nobody else who has
+        written there.
+        """
+        return frozenset({self.folder.stat().st_uid})
+
     def write(self, name: str, content: bytes) -> None:
         with self.staged() as folder:
             outputs.write(folder / "file", content)
-            move(folder / "file", self.folder / name)
+            self.move(folder / "file", self.folder / name)
+
+    def move(self, file: Path, to: Path) -> None:
+        move(file, to, self.owner())
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[Path]:
-        hidden = outputs.folder(self.folder / HIDDEN)
+        hidden = outputs.folder(self.folder / HIDDEN, trusted=self.owner())
         folder = Path(tempfile.mkdtemp(prefix="add-", dir=hidden))
         # As the dataset is: those who read it are not the one who adds to it.
         folder.chmod(self.folder.stat().st_mode & 0o777)
@@ -95,8 +104,8 @@ class Local:
 
     def publish(self, staged: Path, names: Iterable[str], entry: str) -> None:
         for name in names:
-            move(staged / name, self.folder / name)
-        move(staged / entry, self.folder / entry)
+            self.move(staged / name, self.folder / name)
+        self.move(staged / entry, self.folder / entry)
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
@@ -114,20 +123,21 @@ class Local:
     @contextlib.contextmanager
     def held(self, name: str) -> Iterator[None]:
         """The lock ends with its process, however that ends."""
-        hidden = outputs.folder(self.folder / HIDDEN)
-        with outputs.continued(hidden / f"{name}.lock", append=True) as file:
+        hidden = outputs.folder(self.folder / HIDDEN, trusted=self.owner())
+        lock = hidden / f"{name}.lock"
+        with outputs.continued(lock, append=True, trusted=self.owner()) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
-def move(file: Path, to: Path) -> None:
+def move(file: Path, to: Path, trusted: frozenset[int]) -> None:
     """Written to the disk, then in its place."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
     for _ in range(100):
         # While folders are made, somebody who removes a recording may take an empty one away.
         with contextlib.suppress(FileNotFoundError):
-            outputs.move(file, to)
+            outputs.move(file, to, trusted)
             return
     raise Failure(f"{to.parent}: is removed again and again")
 

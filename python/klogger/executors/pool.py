@@ -13,6 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
+from klogger import statements
 from klogger.failure import Failure
 
 Item = TypeVar("Item")
@@ -62,8 +63,11 @@ class Pool:
 
 
 def alone() -> None:
-    """Each process has one CPU's worth of threads."""
+    """Each process has one CPU's worth of threads, and ends with a statement that does not."""
+    from klogger.cli import end_process
+
     os.environ["KLOGGER_THREADS"] = "1"
+    statements.ending = end_process
 
 
 @contextlib.contextmanager
