@@ -222,6 +222,11 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+pub fn effective_gid() -> u32 {
+    // SAFETY: no pointers; it cannot fail.
+    unsafe { libc::getegid() }
+}
+
 /// 64 random bits from the kernel, which cannot be predicted.
 pub fn random() -> u64 {
     let mut bytes = [0u8; 8];

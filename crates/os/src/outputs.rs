@@ -7,9 +7,11 @@
 //!
 //! - A folder is walked to component by component (`walk.rs`), then held: what becomes of its name
 //!   later does not matter.
-//! - Of links, only our own and root's are followed.
+//! - Of links, only our own and root's are followed, where nobody else can give them names.
 //! - What is written is a new file (`O_EXCL`), under a random name (`partial.rs`); it takes the
-//!   place of another only if that is ours.
+//!   place of another only if that is ours, or of the user who alone may write to the folder.
+//! - Who has become root by sudo may do so again: his files and links are as ours (`ours.rs`).
+//! - A folder is emptied by its descriptor; only an empty one is removed by its name.
 //!
 //! Nothing else in klogger opens an output by its path; crates/cli/tests/outputs.rs searches.
 
@@ -26,7 +28,7 @@ use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// A folder that is held open. It stays the same one if its name gets another meaning.
@@ -92,16 +94,26 @@ impl Folder {
                 folder = Folder::open(&shown)?;
                 continue;
             };
-            match folder.make_folder(name, mode) {
-                // Another process may make it at the same time.
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    folder.file = walk::on(&folder.file, name, &shown)?;
-                }
-                made => folder = made?,
-            }
-            folder.path.clone_from(&shown);
+            folder = folder.make_one(name, mode, &shown)?;
         }
         Ok(folder)
+    }
+
+    /// One that is there is not made: file systems that may not be written to, and those that make
+    /// a folder when it is looked for, have other errors for it than that it exists.
+    fn make_one(&self, name: &OsStr, mode: u32, shown: &Path) -> io::Result<Folder> {
+        let step = || -> io::Result<Folder> {
+            Ok(Folder { file: walk::on(&self.file, name, shown)?, path: shown.into() })
+        };
+        match step() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            there => return there,
+        }
+        match self.make_folder(name, mode) {
+            // Another process has made it at the same time.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => step(),
+            made => Ok(Folder { path: shown.into(), ..made? }),
+        }
     }
 
     /// As it was named, for messages.
@@ -148,10 +160,26 @@ impl Folder {
     }
 
     /// Fails if something of somebody else has this name. Returns what has it.
+    ///
+    /// A file of the user who alone may write to the folder is free: to replace its name does not
+    /// write to it, and he could have made it under any name that he likes.
     pub fn check_free(&self, name: &OsStr) -> io::Result<Option<Metadata>> {
         let found = self.look(name)?;
-        if let Some(found) = &found {
+        if let Some(found) = &found
+            && !(found.is_file() && ours::is_of_one(&self.file.metadata()?, found.uid()))
+        {
             Us::here(self).check(found, &self.path.join(name))?;
+        }
+        Ok(found)
+    }
+
+    /// The same for what is replaced by another file, which must not be a device or a pipe.
+    fn check_replaced(&self, name: &OsStr) -> io::Result<Option<Metadata>> {
+        let found = self.check_free(name)?;
+        if found.as_ref().is_some_and(|found| is_special(found) && !found.is_symlink()) {
+            let path = self.path.join(name);
+            let why = "is a device or a pipe, which is not replaced by a file";
+            return Err(io::Error::other(format!("{} {why}", path.display())));
         }
         Ok(found)
     }
@@ -190,8 +218,8 @@ impl Folder {
     /// Whether nobody else can give names in it to what is ours.
     fn is_safe(&self) -> bool {
         self.file.metadata().is_ok_and(|found| {
-            let (mode, owner) = (found.mode(), found.uid());
-            ours::is_trusted(owner) && (mode & 0o022 == 0 || mode & 0o1000 != 0)
+            let alone = ours::is_of_one(&found, found.uid()) || found.mode() & ours::STICKY != 0;
+            ours::is_trusted(found.uid()) && alone
         })
     }
 
@@ -206,19 +234,37 @@ impl Folder {
     pub fn rename(&self, from: &OsStr, to: &OsStr, old: Old) -> io::Result<()> {
         match old {
             Old::Refuse => return self.rename_new(from, to),
+            Old::KeepAll => return self.rename_and_keep(from, to),
             Old::Replace => {
-                self.check_free(to)?;
+                self.check_replaced(to)?;
             }
-            Old::Keep | Old::KeepAll => {
-                if self.check_free(to)?.is_some_and(|found| found.is_file() && found.len() > 0) {
-                    match old {
-                        Old::KeepAll => self.keep_also(to)?,
-                        _ => self.keep_old(to)?,
-                    }
+            Old::Keep => {
+                if self.check_replaced(to)?.as_ref().is_some_and(has_content) {
+                    self.keep_old(to)?;
                 }
             }
         }
         Ok(sys::renameat(&self.file, from, &self.file, to)?)
+    }
+
+    /// Another process may give files this name just as often.
+    fn rename_and_keep(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        for _ in 0..OLD_MAX {
+            match self.check_replaced(to)? {
+                Some(found) if has_content(&found) => match self.keep_also(to) {
+                    // Another process has given it another name.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    kept => kept?,
+                },
+                Some(_) => return Ok(sys::renameat(&self.file, from, &self.file, to)?),
+                None => {}
+            }
+            match self.rename_new(from, to) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                done => return done,
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// Gives a file the name NAME.old.
@@ -267,8 +313,27 @@ impl Folder {
     }
 
     /// Removes a folder and all that is in it.
+    ///
+    /// # Errors
+    /// Those of the system; that somebody else could give this name to another folder of ours.
     pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
-        tree::remove(self, name)
+        match self.is_safe() {
+            true => tree::remove(self, name),
+            false => Err(io::Error::other(format!(
+                "other users may rename what is in {}, so that nothing in it is removed",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// Removes all that is in it.
+    fn empty(&self) -> io::Result<()> {
+        tree::empty(self)
+    }
+
+    /// Whether this name is still that of the file.
+    pub fn is_here(&self, name: &OsStr, file: &Metadata) -> bool {
+        self.look(name).is_ok_and(|found| found.is_some_and(|found| is_same(&found, file)))
     }
 
     /// The names of what is in it.
@@ -297,6 +362,15 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// What is written to as it is: neither a file nor a folder.
+fn is_special(found: &Metadata) -> bool {
+    !found.is_file() && !found.is_dir()
+}
+
+fn has_content(found: &Metadata) -> bool {
+    found.is_file() && found.len() > 0
+}
+
 /// A name that comes from a log, or a schema, does not lead out of the folder.
 fn check_name(name: &OsStr) -> io::Result<()> {
     let mut components = Path::new(name).components();
@@ -312,9 +386,13 @@ fn old_name(name: &OsStr) -> OsString {
     old
 }
 
-/// Writes a file that is complete, or does not exist; an earlier one of ours is replaced.
+/// Writes a file that is complete, or does not exist; an earlier one of ours is replaced. What is no
+/// regular file is written to.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (folder, name) = Folder::of(path)?;
+    if folder.look(&name)?.as_ref().is_some_and(is_special) {
+        return folder.open_special(&name)?.write_all(bytes);
+    }
     folder.write(&name, 0o666, Old::Replace, bytes)
 }
 
@@ -336,22 +414,34 @@ pub fn begin(path: &Path, mode: u32) -> io::Result<File> {
 
 impl Folder {
     /// Opens what is no regular file: a device or a pipe. Only root can make devices; a pipe of
-    /// somebody else is not written to. A link that is left here is one of /proc.
+    /// somebody else is not written to. Of links, only those of /proc are followed, which stand for
+    /// what a process has open: others have been put here after the path was walked.
     pub fn open_special(&self, name: &OsStr) -> io::Result<File> {
         let kind = self.look(name)?.ok_or(io::ErrorKind::NotFound)?.file_type();
         if kind.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         if kind.is_symlink() {
-            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
-            return Ok(sys::openat(&self.file, name, flags, Mode::empty())?.into());
+            return self.open_magic(name);
         }
         let seen = super::files::look_in(&self.file, name)?;
         let kind = seen.metadata()?.file_type();
         if !kind.is_char_device() && !kind.is_block_device() {
             Us::here(self).check(&seen.metadata()?, &self.path.join(name))?;
         }
-        File::options().write(true).open(path_of(&seen))
+        File::options().write(true).custom_flags(libc::O_NOCTTY).open(path_of(&seen))
+    }
+
+    /// Opens what a link of /proc stands for. A pipe that nobody reads is an error.
+    fn open_magic(&self, name: &OsStr) -> io::Result<File> {
+        if !walk::is_proc(&self.file)? {
+            return Err(rustix::io::Errno::LOOP.into());
+        }
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = sys::openat(&self.file, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = sys::fcntl_getfl(&file)?;
+        sys::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+        Ok(file.into())
     }
 }
 

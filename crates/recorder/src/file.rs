@@ -60,13 +60,15 @@ pub struct Place {
     name: OsString,
     /// An existing file has the name NAME.old.
     pub kept_old: bool,
-    device: bool,
+    /// What was made; `None`: a device.
+    made: Option<Metadata>,
 }
 
 impl Place {
-    /// Undoes [`open`] if the recording did not start. A device stays.
+    /// Undoes [`open`] if the recording did not start. A device stays, and so does the log of
+    /// another recording, which has taken its name meanwhile.
     pub fn discard(&self) {
-        if self.device {
+        if !self.made.as_ref().is_some_and(|made| self.folder.is_here(&self.name, made)) {
             return;
         }
         let _ = match self.kept_old {
@@ -93,10 +95,9 @@ pub fn open_in(
 ) -> Result<(File, Place), Error> {
     let cannot = |e| cannot_write(path, e);
     let before = look(&folder, &name, path)?;
-    let device = before.as_ref().is_some_and(|found| found.file_type().is_char_device());
-    if device {
+    if before.as_ref().is_some_and(|found| found.file_type().is_char_device()) {
         let file = folder.open_special(&name).map_err(cannot)?;
-        return Ok((file, Place { folder, name, kept_old: false, device }));
+        return Ok((file, Place { folder, name, kept_old: false, made: None }));
     }
     let kept_old = before.as_ref().is_some_and(|m| m.len() > 0);
     let cleared = match before {
@@ -110,7 +111,8 @@ pub fn open_in(
     // Where files cannot be locked, readers cannot distinguish this log from one whose recorder was
     // killed.
     let _ = klogger_log::lock::lock(&file);
-    Ok((file, Place { folder, name, kept_old, device }))
+    let made = Some(file.metadata().map_err(cannot)?);
+    Ok((file, Place { folder, name, kept_old, made }))
 }
 
 /// Creates the file of a further segment, which must not exist. It gets its name when it is locked:
@@ -285,6 +287,24 @@ mod tests {
             );
             fs::remove_file(&log).unwrap();
         }
+    }
+
+    #[test]
+    fn the_log_of_another_recording_is_not_discarded() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("x.klog");
+        for before in ["", "precious"] {
+            fs::write(&log, before).unwrap();
+            let (mut file, place) = open(&log, PRIVATE).unwrap();
+            io::Write::write_all(&mut file, b"first").unwrap();
+            let (mut other, _) = open(&log, PRIVATE).unwrap();
+            io::Write::write_all(&mut other, b"second").unwrap();
+            place.discard();
+            assert_eq!(fs::read_to_string(&log).unwrap(), "second");
+        }
+        let (_, place) = open(&log, PRIVATE).unwrap();
+        place.discard();
+        assert_eq!(fs::read_to_string(&log).unwrap(), "second");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use klogger_codegen::made::Header;
 use klogger_engines::engine::EngineInfo;
 use klogger_engines::user;
 use klogger_os::outputs::{Folder, Old};
+use std::ffi::OsStr;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -79,12 +81,12 @@ fn maker(args: &Args) -> Result<Header, Failure> {
 /// Does not touch a header that is unchanged, so that nothing is compiled again because of it.
 fn write(dir: &Path, header: &NamedText) -> Result<(), Failure> {
     let path = dir.join(&header.name);
-    if std::fs::read_to_string(&path).is_ok_and(|old| old == header.text) {
-        return Ok(());
-    }
     let (name, text) = (header.name.as_ref(), header.text.as_bytes());
-    let written = Folder::make(dir).and_then(|dir| dir.write(name, 0o666, Old::Replace, text));
-    written.map_err(|e| {
+    let write = |dir: Folder| match has(&dir, name, text) {
+        true => Ok(()),
+        false => dir.write(name, 0o666, Old::Replace, text),
+    };
+    Folder::make(dir).and_then(write).map_err(|e| {
         let why = match dir.is_dir() {
             false if dir.exists() => format!("{} is not a directory", dir.display()),
             _ => e.to_string(),
@@ -92,4 +94,34 @@ fn write(dir: &Path, header: &NamedText) -> Result<(), Failure> {
         Failure::new(format!("cannot write {}: {why}", path.display()))
             .help("choose another directory with -o DIR")
     })
+}
+
+/// Whether a file of the folder has exactly this text. No more than that is read of it.
+fn has(folder: &Folder, name: &OsStr, text: &[u8]) -> bool {
+    let mut old = Vec::new();
+    let read =
+        folder.read(name).and_then(|file| file.take(text.len() as u64 + 1).read_to_end(&mut old));
+    read.is_ok() && old == text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_a_file_of_that_text_is_left_alone() {
+        let all = tempfile::tempdir().unwrap();
+        let folder = Folder::open(all.path()).unwrap();
+        let has = |name: &str| has(&folder, name.as_ref(), b"text");
+        for (name, text) in [("same", "text"), ("more", "text and more"), ("less", "tex")] {
+            fs::write(all.path().join(name), text).unwrap();
+        }
+        symlink("/dev/zero", all.path().join("zero")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(all.path().join("pipe")).status();
+        assert!(made.unwrap().success());
+        assert!(has("same"));
+        assert!(["more", "less", "zero", "pipe", "none"].iter().all(|name| !has(name)));
+    }
 }

@@ -164,8 +164,27 @@ impl Left {
     }
 
     /// The facts that the recorder stored; `None` if it was killed before.
-    pub fn facts(&self) -> Option<Vec<u8>> {
-        self.map(FACTS).ok()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?
+    ///
+    /// # Errors
+    /// It is not known whether there are any.
+    pub fn facts(&self) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.folder.join(FACTS);
+        let cannot = |why: &dyn std::fmt::Display| {
+            Error::new(format!("cannot read {}: {why}", path.display()))
+        };
+        match path.symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(|e| cannot(&e))?,
+        };
+        let map = self.map(FACTS)?;
+        let facts = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| cannot(&e))?;
+        // An element that was never written has zeros.
+        Ok(facts.filter(|facts| facts.iter().any(|byte| *byte != 0)))
+    }
+
+    /// Where they are pinned, for messages.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub fn map(&self, name: &str) -> Result<MapHandle, Error> {
@@ -201,6 +220,16 @@ impl Left {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn facts_that_cannot_be_read_are_not_taken_for_missing_ones() {
+        let all = tempfile::tempdir().unwrap();
+        let left = Left { folder: all.path().into(), pid: 1, alive: false };
+        assert!(left.facts().unwrap().is_none());
+        // It is there, but no map.
+        fs::write(all.path().join(FACTS), "").unwrap();
+        assert!(left.facts().unwrap_err().message.contains(FACTS));
+    }
 
     #[test]
     fn a_folder_of_another_user_is_not_used() {

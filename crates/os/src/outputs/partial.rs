@@ -5,6 +5,7 @@
 //!
 //! While it is being made it is locked, so that what a killed process left is recognised.
 
+use super::ours::Us;
 use super::{Folder, Old, is_same};
 use crate::files::random;
 use rustix::fs::{self as sys, FlockOperation, RenameFlags};
@@ -18,18 +19,23 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 /// Another process may change what is there just as often.
 const TRIES: u32 = 64;
 const MIDDLE: &str = ".part-";
+const ASIDE: &str = ".aside-";
 /// Bytes of a name, at most.
 const NAME_MAX: usize = 255;
 
 /// `.NAME.part-` of the name that is meant, cut to what has room with 16 digits.
-fn prefix(name: &OsStr) -> Vec<u8> {
-    let room = NAME_MAX - 1 - MIDDLE.len() - 16;
+fn prefix(name: &OsStr, middle: &str) -> Vec<u8> {
+    let room = NAME_MAX - 1 - middle.len() - 16;
     let name = name.as_bytes();
-    [b".", &name[..name.len().min(room)], MIDDLE.as_bytes()].concat()
+    [b".", &name[..name.len().min(room)], middle.as_bytes()].concat()
 }
 
 fn random_name(name: &OsStr) -> OsString {
-    let mut made = OsStr::from_bytes(&prefix(name)).to_owned();
+    name_with(name, MIDDLE)
+}
+
+fn name_with(name: &OsStr, middle: &str) -> OsString {
+    let mut made = OsStr::from_bytes(&prefix(name, middle)).to_owned();
     made.push(format!("{:016x}", random()));
     made
 }
@@ -47,9 +53,12 @@ fn remove_leftovers(folder: &Folder, name: &OsStr) {
     if !folder.is_safe() {
         return;
     }
-    let prefix = prefix(name);
+    let prefix = prefix(name, MIDDLE);
     let Ok(names) = folder.names() else { return };
-    for left in names.iter().filter(|n| is_partial(n, &prefix) && folder.is_ours(n)) {
+    let us = Us::here(folder);
+    let is_ours =
+        |name: &OsStr| folder.look(name).ok().flatten().is_some_and(|found| us.is_owner(&found));
+    for left in names.iter().filter(|n| is_partial(n, &prefix) && is_ours(n)) {
         let file = folder.read(left);
         let (file, is_folder) = match file {
             Ok(file) => (file, false),
@@ -206,7 +215,11 @@ impl PartialFolder {
     /// What has its name now, if that is ours: for [`PartialFolder::complete`].
     pub fn there(&self) -> io::Result<Option<Folder>> {
         match self.parent.check_free(&self.name)? {
-            Some(_) => self.parent.folder(&self.name).map(Some),
+            Some(_) => {
+                let there = self.parent.folder(&self.name)?;
+                there.check_ours()?;
+                Ok(Some(there))
+            }
             None => Ok(None),
         }
     }
@@ -222,15 +235,16 @@ impl PartialFolder {
             return Ok(());
         };
         let was = old.file.metadata()?;
-        self.exchange(&was)?;
+        let aside = self.exchange(&was)?;
         self.done = true;
-        // The old one has the random name now. What cannot be removed is a leftover.
-        let _ = self.parent.remove_all(&self.own);
+        // What cannot be removed is a leftover.
+        let _ = old.empty().and_then(|()| self.parent.remove_folder(&aside));
         Ok(())
     }
 
     /// Both names change their folders at once, so that there is a complete one at any time.
-    fn exchange(&self, was: &Metadata) -> io::Result<()> {
+    /// Returns the name that the old one has now.
+    fn exchange(&self, was: &Metadata) -> io::Result<OsString> {
         let (parent, own, name) = (&self.parent.file, &self.own, &self.name);
         match sys::renameat_with(parent, own, parent, name, RenameFlags::EXCHANGE) {
             Err(Errno::NOENT) => return Err(ErrorKind::AlreadyExists.into()),
@@ -239,29 +253,61 @@ impl PartialFolder {
         }
         let is_it = |found: &Metadata| found.ino() == was.ino() && found.dev() == was.dev();
         if self.parent.look(own)?.as_ref().is_some_and(is_it) {
-            return Ok(());
+            return Ok(own.clone());
         }
         // Somebody has put another in its place.
         sys::renameat_with(parent, own, parent, name, RenameFlags::EXCHANGE)?;
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Where the file system cannot do that.
-    fn exchange_slowly(&self, was: &Metadata) -> io::Result<()> {
-        let aside = random_name(&self.name);
+    /// Where the file system cannot do that. The old one gets a name that is no leftover's: if we
+    /// are killed between, it is the only one.
+    fn exchange_slowly(&self, was: &Metadata) -> io::Result<OsString> {
+        let aside = name_with(&self.name, ASIDE);
         if !self.parent.look(&self.name)?.is_some_and(|found| is_same(&found, was)) {
             return Err(ErrorKind::AlreadyExists.into());
         }
         self.parent.rename_new(&self.name, &aside)?;
-        self.parent.rename_new(&self.own, &self.name)?;
-        self.parent.rename_new(&aside, &self.own)
+        if let Err(why) = self.parent.rename_new(&self.own, &self.name) {
+            self.parent.rename_new(&aside, &self.name)?;
+            return Err(why);
+        }
+        Ok(aside)
     }
 }
 
 impl Drop for PartialFolder {
     fn drop(&mut self) {
         if !self.done && is_here(&self.parent, &self.own, &self.folder.file) {
-            let _ = self.parent.remove_all(&self.own);
+            // By the descriptor: somebody else may give this name to another one of ours.
+            let _ = self.folder.empty().and_then(|()| self.parent.remove_folder(&self.own));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_old_folder_that_is_put_aside_is_no_leftover_and_comes_back() {
+        let all = tempfile::tempdir().unwrap();
+        let parent = Folder::open(all.path()).unwrap();
+        let name = OsStr::new("x");
+        fs::create_dir(all.path().join("x")).unwrap();
+        fs::write(all.path().join("x/precious"), "").unwrap();
+        let was = parent.look(name).unwrap().unwrap();
+        let made = PartialFolder::begin(&parent, name, 0o755).unwrap();
+        let own = made.own.clone();
+        parent.remove_folder(&own).unwrap();
+        assert_eq!(made.exchange_slowly(&was).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(all.path().join("x/precious").exists());
+
+        let made = PartialFolder::begin(&parent, name, 0o755).unwrap();
+        let aside = made.exchange_slowly(&was).unwrap();
+        remove_leftovers(&parent, name);
+        assert!(all.path().join(aside).join("precious").exists());
+        assert!(parent.folder(name).unwrap().names().unwrap().is_empty());
     }
 }

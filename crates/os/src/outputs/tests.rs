@@ -44,7 +44,7 @@ fn links_of_our_own_are_followed_to_folders_and_files() {
     assert_eq!(write(&public.join("round"), b"").unwrap_err().raw_os_error(), Some(libc::ELOOP));
     fs::set_permissions(&public, fs::Permissions::from_mode(0o777)).unwrap();
     let error = write(&public.join("folder/x"), b"3").unwrap_err();
-    assert!(error.to_string().contains("every user may write to its folder"), "{error}");
+    assert!(error.to_string().contains("other users may write to its folder"), "{error}");
 }
 
 #[test]
@@ -230,4 +230,114 @@ fn a_tree_is_removed_with_links_but_not_what_they_lead_to() {
     assert!(folder.remove_all(name("link")).is_err());
     assert_eq!(text(own.join("victim")), "precious");
     assert_eq!(fs::read_dir(&public).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_that_has_come_after_the_path_was_walked_is_not_followed() {
+    let (_all, public, own) = shared();
+    symlink(own.join("victim"), public.join("x")).unwrap();
+    let error = Folder::open(&public).unwrap().open_special(name("x")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    // Nor does a pipe that nobody reads hang behind a link of /proc.
+    let pipe = public.join("pipe");
+    make_pipe(&pipe);
+    let seen = crate::files::look_at(&pipe).unwrap();
+    let error = begin(Path::new(&path_of(&seen)), 0o600).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
+}
+
+fn make_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[test]
+fn links_are_not_followed_where_others_can_name_them() {
+    let (_all, public, own) = shared();
+    symlink(&own, public.join("link")).unwrap();
+    let to = |path: &str| write(&public.join(path), b"x").map_err(|e| e.to_string());
+    to("link/new").unwrap();
+    fs::hard_link(public.join("link"), public.join("other")).unwrap();
+    assert!(to("link/new").unwrap_err().contains("it has another name, too"));
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o755)).unwrap();
+    to("link/new").unwrap();
+    if is_root() {
+        chown(&public, None, Some(OTHER)).unwrap();
+        fs::set_permissions(&public, fs::Permissions::from_mode(0o775)).unwrap();
+        assert!(to("link/new").unwrap_err().contains("other users may write to its folder"));
+        chown(&public, Some(OTHER), None).unwrap();
+        for mode in [0o755, 0o1777] {
+            fs::set_permissions(&public, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(to("link/new").unwrap_err().contains("other users may write to its folder"));
+        }
+    }
+}
+
+#[test]
+fn a_file_of_the_one_user_of_a_folder_is_replaced_but_not_written_to() {
+    if !is_root() {
+        return;
+    }
+    let (_all, public, own) = shared();
+    fs::hard_link(own.join("victim"), public.join("his")).unwrap();
+    chown(&public, Some(OTHER), None).unwrap();
+    chown(public.join("his"), Some(OTHER), None).unwrap();
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o755)).unwrap();
+    write(&public.join("his"), b"new").unwrap();
+    assert_eq!(
+        (text(public.join("his")), text(own.join("victim"))),
+        ("new".into(), "precious".into())
+    );
+    chown(public.join("his"), Some(OTHER), None).unwrap();
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(write(&public.join("his"), b"newer").is_err());
+}
+
+#[test]
+fn a_tree_is_not_removed_by_name_where_others_can_rename_it() {
+    let (_all, public, _own) = shared();
+    fs::create_dir(public.join("x")).unwrap();
+    fs::write(public.join("x/precious"), "").unwrap();
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o777)).unwrap();
+    let folder = Folder::open(&public).unwrap();
+    assert!(folder.remove_all(name("x")).is_err());
+    assert!(public.join("x/precious").exists());
+    // What is replaced there is removed nevertheless, by its descriptor.
+    let old = folder.folder(name("x")).unwrap();
+    PartialFolder::begin(&folder, name("x"), 0o755).unwrap().complete(Some(&old)).unwrap();
+    assert!(old.names().unwrap().is_empty());
+    assert_eq!(fs::read_dir(&public).unwrap().count(), 1);
+    let partial = PartialFolder::begin(&folder, name("x"), 0o755).unwrap();
+    partial.folder().make_folder(name("inner"), 0o755).unwrap();
+    drop(partial);
+    assert_eq!(fs::read_dir(&public).unwrap().count(), 1);
+}
+
+#[test]
+fn a_device_or_a_pipe_is_written_to_and_not_replaced() {
+    let (_all, public, _own) = shared();
+    write(Path::new("/dev/null"), b"x").unwrap();
+    assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+    make_pipe(&public.join("pipe"));
+    let folder = Folder::open(&public).unwrap();
+    for old in [Old::Replace, Old::Keep, Old::KeepAll] {
+        let error = folder.write(name("pipe"), 0o600, old, b"x").unwrap_err();
+        assert!(error.to_string().contains("is not replaced by a file"), "{error}");
+    }
+    assert_eq!(fs::read_dir(&public).unwrap().count(), 1);
+}
+
+#[test]
+fn of_two_that_keep_all_none_replaces_the_others() {
+    const EACH: usize = 50;
+    let (_all, public, _own) = shared();
+    let put = || {
+        let folder = Folder::open(&public).unwrap();
+        (0..EACH).for_each(|_| folder.write(name("x"), 0o600, Old::KeepAll, b"x").unwrap());
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(put);
+        put();
+    });
+    assert_eq!(fs::read_dir(&public).unwrap().count(), 2 * EACH);
 }

@@ -27,20 +27,25 @@ pub fn names(folder: &File) -> io::Result<Vec<OsString>> {
 
 /// Removes a folder and all that is in it. Links are removed, not followed.
 pub fn remove(parent: &Folder, name: &OsStr) -> io::Result<()> {
-    let folder = parent.folder(name)?;
+    empty(&parent.folder(name)?)?;
+    Ok(unlinkat(&parent.file, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Removes all that is in a folder. Links are removed, not followed.
+pub fn empty(folder: &Folder) -> io::Result<()> {
     for (inner, is_folder) in entries(&folder.file)? {
         let removed = match is_folder {
-            true => remove(&folder, &inner),
+            true => remove(folder, &inner),
             false => folder.remove(&inner),
         };
         match removed {
             // The file system does not say what is a folder.
             Err(e) if !is_folder && e.raw_os_error() == Some(libc::EISDIR) => {
-                remove(&folder, &inner)?;
+                remove(folder, &inner)?;
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             done => done?,
         }
     }
-    Ok(unlinkat(&parent.file, name, AtFlags::REMOVEDIR)?)
+    Ok(())
 }

@@ -3,7 +3,7 @@
 //! for links in folders such as /tmp (`fs.protected_symlinks`) everywhere: a link of somebody else
 //! is not followed, because he chooses where it leads to.
 
-use super::ours::{belongs, is_trusted};
+use super::ours::{STICKY, belongs, is_friend, is_host, is_of_one};
 use crate::files::look_in;
 use rustix::fs::{self as sys, CWD, Mode, OFlags};
 use std::ffi::{OsStr, OsString};
@@ -15,8 +15,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// As many links as the kernel follows.
 const LINKS_MAX: u32 = 40;
-const STICKY: u32 = 0o1000;
-const BY_ALL: u32 = 0o002;
 
 /// Opens the folder of that path.
 pub fn to_folder(path: &Path) -> io::Result<File> {
@@ -162,18 +160,26 @@ impl Way {
         if self.links > LINKS_MAX {
             return Err(rustix::io::Errno::LOOP.into());
         }
-        // There, others could have put a link of ours, from elsewhere.
-        let mode = self.here.metadata()?.mode();
-        let open_to_all = mode & BY_ALL != 0 && mode & STICKY == 0;
-        let path = self.shown.join(name);
-        match (is_trusted(link.uid()), open_to_all) {
-            (true, false) => Ok(()),
-            (false, _) => Err(belongs(&path, link, "and is not followed")),
-            (true, true) => Err(io::Error::other(format!(
-                "the link {} is not followed, because every user may write to its folder",
-                path.display()
-            ))),
+        // The kernel makes them, and shows them as of the process's user.
+        if self.is_magic()? {
+            return Ok(());
         }
+        let path = self.shown.join(name);
+        let folder = self.here.metadata()?;
+        let of_host = is_host(link.uid()) && is_of_one(&folder, link.uid());
+        if !is_friend(link.uid()) && !of_host {
+            return Err(belongs(&path, link, "and is not followed"));
+        }
+        // Otherwise others could have given this name to a link of ours.
+        let sticky = folder.mode() & STICKY != 0;
+        let keeps = is_friend(folder.uid()) || is_host(folder.uid());
+        let why = match keeps && (is_of_one(&folder, folder.uid()) || sticky) {
+            false => "other users may write to its folder",
+            true if sticky && link.nlink() > 1 => "it has another name, too",
+            true => return Ok(()),
+        };
+        let path = path.display();
+        Err(io::Error::other(format!("the link {path} is not followed, because {why}")))
     }
 
     fn follow(&mut self, link: &File) -> io::Result<()> {
@@ -184,6 +190,10 @@ impl Way {
 
     /// Links of /proc lead to what a process has open, which their texts do not name.
     fn is_magic(&self) -> io::Result<bool> {
-        Ok(sys::fstatfs(&self.here)?.f_type == libc::PROC_SUPER_MAGIC)
+        is_proc(&self.here)
     }
+}
+
+pub fn is_proc(folder: &File) -> io::Result<bool> {
+    Ok(sys::fstatfs(folder)?.f_type == libc::PROC_SUPER_MAGIC)
 }

@@ -74,7 +74,8 @@ pub struct Salvaged {
 /// All recorders with pinned rings.
 pub fn list() -> Vec<Remnant> {
     let remnant = |left: Left| {
-        let found = facts(&left).ok().and_then(|f| Some((KeptRings::open(&left, &f).ok()?, f)));
+        let found = facts(&left).ok().flatten();
+        let found = found.and_then(|f| Some((KeptRings::open(&left, &f).ok()?, f)));
         let bytes = found.as_ref().map_or(0, |(rings, _)| rings.bytes());
         Remnant { pid: left.pid, alive: left.alive, log: found.map(|(_, f)| f.log), bytes, left }
     };
@@ -86,12 +87,18 @@ pub fn find(pid: u32) -> Option<Remnant> {
     list().into_iter().find(|r| r.pid == pid)
 }
 
-fn facts(left: &Left) -> Result<Facts, Error> {
-    let text = left
-        .facts()
-        .ok_or_else(|| Error::new("the recorder was killed before it had begun its log"))?;
-    serde_json::from_slice(&text)
-        .map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))
+/// `None`: the recorder was killed before it had begun its log.
+fn facts(left: &Left) -> Result<Option<Facts>, Error> {
+    let stays = format!("nothing is removed; 'rm -r {}' gives it up", left.folder().display());
+    let text = left.facts().map_err(|e| e.help(&stays))?;
+    text.map(|text| read(&text).map_err(|e| e.help(&stays))).transpose()
+}
+
+fn read(facts: &[u8]) -> Result<Facts, Error> {
+    serde_json::from_slice(facts).map_err(|e| {
+        let why = "perhaps it was another version of klogger";
+        Error::new(format!("what the recorder left cannot be read ({why}): {e}"))
+    })
 }
 
 /// Writes the log to `output`, and frees the rings when the disk has it. Of a recording in segments
@@ -106,14 +113,10 @@ pub fn save(
         return Err(Error::new(format!("process {} is still recording", left.pid))
             .help(format!("end its recording in order: kill -INT {}", left.pid)));
     }
-    let mut facts = match facts(&left) {
-        Ok(facts) => facts,
-        Err(e) => {
-            left.remove();
-            return Err(
-                e.help("there is nothing to save; what it had in the kernel has been freed")
-            );
-        }
+    let Some(mut facts) = facts(&left)? else {
+        left.remove();
+        return Err(Error::new("the recorder was killed before it had begun its log")
+            .help("there is nothing to save; what it had in the kernel has been freed"));
     };
     let rings = KeptRings::open(&left, &facts)?;
     let (earlier, old) = match Earlier::of(&mut facts, rings.bytes() == 0) {
@@ -159,5 +162,16 @@ pub fn is_of(log: &Reader, preamble: &Preamble) -> bool {
     match (recording(log.preamble()), recording(preamble)) {
         (None, None) => made_by(log.preamble()) == made_by(preamble),
         (one, other) => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_another_version_are_an_error() {
+        let error = read(br#"{"log": "x.klog", "rings": 1}"#).err().unwrap();
+        assert!(error.message.contains("another version"), "{error}");
     }
 }
