@@ -10,6 +10,7 @@ it; and if no link that another user made leads to it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable
@@ -36,9 +37,10 @@ def read(path: Path, places: Iterable[Path] = ()) -> str:
     Raises OSError, with the reason as its `strerror`, and UnicodeDecodeError.
     """
     path = paths.real(path)
-    hosts = owners_of_places(path, places)
+    within = places_of(path, places)
+    hosts = frozenset(place.st_uid for place in within)
     with reached(path) as way:
-        check_way(way, hosts)
+        check_way(way, within)
         # A look first, for to open a device may have an effect.
         seen = os.stat(way.name, dir_fd=way.folder, follow_symlinks=False)
         check_kind(seen)
@@ -54,9 +56,10 @@ def read(path: Path, places: Iterable[Path] = ()) -> str:
 def names_in(folder: Path, places: Iterable[Path] = ()) -> list[str]:
     """The names in a folder. Raises OSError: of a folder that is not there as well."""
     folder = paths.real(folder)
-    hosts = owners_of_places(folder, places)
+    within = places_of(folder, places)
+    hosts = frozenset(place.st_uid for place in within)
     with reached(folder) as way:
-        check_way(way, hosts)
+        check_way(way, within)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(way.name, flags, dir_fd=way.folder)
         try:
@@ -66,25 +69,34 @@ def names_in(folder: Path, places: Iterable[Path] = ()) -> list[str]:
             os.close(descriptor)
 
 
-def owners_of_places(path: Path, places: Iterable[Path]) -> frozenset[int]:
-    """Who owns those of the places that the path is in."""
-    found = set()
+def places_of(path: Path, places: Iterable[Path]) -> list[os.stat_result]:
+    """Those of the places that the path is in."""
+    found = []
     for place in map(paths.real, places):
         if place in (path, *path.parents):
-            try:
-                found.add(os.stat(place).st_uid)
-            except OSError:
-                continue
-    return frozenset(found)
+            with contextlib.suppress(OSError):
+                found.append(os.stat(place))
+    return found
 
 
-def check_way(way: Reached, hosts: frozenset[int]) -> None:
+def check_way(way: Reached, within: list[os.stat_result]) -> None:
+    """Of the folders from a trusted place on: who names a place, or has installed the program
+    there, trusts the way to it. Without such a place, of all.
+    """
     # In a user namespace the root of the file system may be of a user that has no number there.
-    on_the_way = hosts | {way.folders[0].st_uid}
-    for folder in way.folders:
+    on_the_way = frozenset({way.folders[0].st_uid, *(place.st_uid for place in within)})
+    for folder in below(way, within):
         check_owner(folder, on_the_way, "is in a folder of user")
     if way.of_kernel:
         raise Refused("is not a regular file")
+
+
+def below(way: Reached, within: list[os.stat_result]) -> list[os.stat_result]:
+    """The folders of the way without those above the first of the places that it goes through."""
+    for at, folder in enumerate(way.folders):
+        if any(paths.same(folder, place) for place in within):
+            return way.folders[at:]
+    return way.folders
 
 
 def check_owner(

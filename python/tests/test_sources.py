@@ -43,6 +43,24 @@ def test_a_file_of_the_caller_is_read(folder: Path) -> None:
     assert why(folder) == ""
 
 
+@needs_root
+def test_the_way_to_a_place_is_trusted_with_it(tmp_path: Path) -> None:
+    place = tmp_path / "other" / "schemata"
+    inside = place / "one" / "analyses"
+    inside.mkdir(parents=True)
+    (inside / "a.sql").write_text(SQL)
+    os.chown(tmp_path / "other", STRANGER, STRANGER)
+    assert sources.read(inside / "a.sql", [place]) == SQL
+    assert sources.names_in(inside, [place]) == ["a.sql"]
+    for places in ([], [tmp_path / "elsewhere"]):
+        with pytest.raises(sources.Refused, match="is in a folder of user"):
+            sources.read(inside / "a.sql", places)
+    # What is below the place is not.
+    os.chown(place / "one", STRANGER, STRANGER)
+    with pytest.raises(sources.Refused, match="is in a folder of user"):
+        sources.read(inside / "a.sql", [place])
+
+
 def test_a_byte_order_mark_hides_nothing(folder: Path) -> None:
     (folder / "analyses" / "a.sql").write_text("\ufeff" + SQL)
     (one,) = analysis.find(schema(folder))
