@@ -117,8 +117,16 @@ def exact(value: decimal.Decimal) -> int | float | str | None:
     return float(value) if decimal.Decimal(repr(float(value))) == value else str(value)
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can have it."""
+def nearest(value: decimal.Decimal) -> int | float | None:
+    """A number, which pictures and bars can be drawn from."""
+    found = exact(value)
+    return float(value) if isinstance(found, str) else found
+
+
+def plain(value: Any, *, digits: bool = False) -> Any:
+    """A value as JSON can have it. `digits`: a decimal that no float has stays exact, as a text;
+    otherwise it is the nearest float.
+    """
     kind = type(value)
     # Nearly all are of these, and there may be millions.
     if kind is int or kind is str or kind is bool or value is None:
@@ -126,7 +134,7 @@ def plain(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else None
     if isinstance(value, decimal.Decimal):
-        return exact(value)
+        return exact(value) if digits else nearest(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)):
@@ -134,7 +142,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [plain(v, digits=digits) for v in value]
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): plain(v, digits=digits) for k, v in value.items()}
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)

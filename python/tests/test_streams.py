@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import decimal
 import os
 import pty
 import subprocess
@@ -76,3 +77,12 @@ def test_names_of_columns_do_not_act_on_a_terminal(small_log: Path) -> None:
     os.close(ours)
     assert "evil" in shown
     assert [c for c in shown if not c.isprintable() and c not in "\r\n"] == []
+
+
+def test_only_sql_has_decimals_as_digits() -> None:
+    long = decimal.Decimal("0.12345678901234567890123")
+    assert units.plain([long]) == [float(long)]
+    assert units.plain([long], digits=True) == [str(long)]
+    for digits in (False, True):
+        assert units.plain([decimal.Decimal("0.5"), decimal.Decimal(7)], digits=digits) == [0.5, 7]
+        assert units.plain(decimal.Decimal("NaN"), digits=digits) is None

@@ -369,7 +369,7 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
         separator = "\n"
         for rows in batches(cursor):
             for row in rows:
-                values = {n: plain(v) for n, v in zip(names, row, strict=True)}
+                values = {n: plain(v, digits=True) for n, v in zip(names, row, strict=True)}
                 file.write(separator + json.dumps(values, ensure_ascii=file.isatty()))
                 separator = ",\n"
         file.write("\n]\n")
