@@ -386,8 +386,8 @@ fn old_name(name: &OsStr) -> OsString {
     old
 }
 
-/// Writes a file that is complete, or does not exist; an earlier one of ours is replaced. What is no
-/// regular file is written to.
+/// Writes a file that is complete, or does not exist; an earlier one of ours is replaced. What is
+/// no regular file is written to.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (folder, name) = Folder::of(path)?;
     if folder.look(&name)?.as_ref().is_some_and(is_special) {
