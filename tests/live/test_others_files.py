@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -310,3 +311,61 @@ def test_a_recording_without_threads(recorder, few_threads):
         assert process.returncode in (0, 2) and "panicked" not in err, (limit, err)
         assert process.returncode == 0 or err.startswith("klogger: "), (limit, err)
         wait_for(lambda: not (few_threads / "cgroup.procs").read_text())
+
+
+def gen(out, *before, **variables):
+    """Writes a header into the folder; returns what was said, or nothing if that went well."""
+    command = [*before, "klogger", "gen", SCHEMA, "-o", out]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **variables}
+    )
+    assert done.returncode == (2 if done.stderr else 0), done
+    return done.stderr
+
+
+def test_sudo_is_as_its_user(tmp_path):
+    home, data = tmp_path / "home", tmp_path / "data"
+    home.mkdir()
+    data.mkdir()
+    (home / "link").symlink_to(data)
+    for path in (home, home / "link"):
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    for user in ("", "1", "x"):
+        said = gen(home / "link", SUDO_UID=user)
+        assert f"link {home}/link belongs to another user ({NOBODY})" in said
+    assert not list(data.iterdir())
+    assert not gen(home / "link", SUDO_UID=str(NOBODY), SUDO_GID=str(NOBODY))
+    assert list(data.iterdir())
+    # In a folder that he shares with others, not even then.
+    home.chmod(0o777)
+    said = gen(home / "link", SUDO_UID=str(NOBODY))
+    assert "other users may write to its folder" in said
+
+
+def test_a_user_namespace_does_not_know_root(tmp_path):
+    """There, root and its links are shown as of a user that is nobody's."""
+    # Other users pass neither the folder of the tests nor, perhaps, that of the program.
+    with tempfile.TemporaryDirectory() as folder, Path(shutil.which("klogger")).open("rb") as made:
+        own = Path(folder)
+        own.chmod(0o700)
+        (own / "data").mkdir()
+        (own / "link").symlink_to(own / "data")
+        shutil.copy(SCHEMA, own)
+        for path in (own, *own.iterdir()):
+            os.chown(path, NOBODY - 1, NOBODY - 1, follow_symlinks=False)
+        user = ["setpriv", f"--reuid={NOBODY - 1}", f"--regid={NOBODY - 1}", "--clear-groups"]
+        command = [*user, "unshare", "-Ur"]
+        if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
+            pytest.skip("no user namespaces for users here")
+        command += [f"/proc/self/fd/{made.fileno()}", "gen", own / SCHEMA.name, "-o"]
+        for out in (own / "link", Path("/proc/self/cwd/data")):
+            done = subprocess.run(
+                [*command, out],
+                cwd=own,
+                pass_fds=[made.fileno()],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            (own / "data" / f"{SCHEMA.name}.h").unlink()

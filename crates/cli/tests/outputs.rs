@@ -22,11 +22,33 @@ const CALLS: &[&str] = &[
     ".write(true)",
     ".create(true)",
     ".create_new(true)",
+    ".truncate(true)",
+    "options().append(true)",
+    "rustix::fs",
+    "libc::open(",
+    "libc::openat(",
+    "libc::creat(",
+    "libc::rename",
+    "libc::unlink",
+    "libc::mkdir",
 ];
+
+/// Functions of `std::fs` whose names alone do not show that they are called.
+const IMPORTS: &[&str] =
+    &["rename", "remove_file", "remove_dir", "remove_dir_all", "write", "copy", "create_dir"];
+
+/// Whether a line imports one of them, so that it would be called by its bare name.
+fn imports(line: &str) -> bool {
+    let Some(names) = line.trim_start().strip_prefix("use std::fs::") else { return false };
+    names.split(|c: char| !c.is_alphanumeric() && c != '_').any(|name| IMPORTS.contains(&name))
+}
 
 /// Where that is right: a file, and why.
 const RIGHT: &[(&str, &str)] = &[
     ("os/src/outputs.rs", "the module itself"),
+    ("os/src/outputs/partial.rs", "a part of it"),
+    ("os/src/outputs/tree.rs", "a part of it"),
+    ("os/src/outputs/walk.rs", "a part of it"),
     ("os/src/files.rs", "opens by /proc/self/fd what a descriptor is open on"),
     ("os/src/confine.rs", "gives a private temporary folder to the compiler"),
     ("toolchain/src/clang.rs", "files in a private temporary folder"),
@@ -109,6 +131,25 @@ fn check(calls: &[&str], right: &[(&str, &str)], instead: &str) {
 #[test]
 fn only_one_module_opens_outputs() {
     check(CALLS, RIGHT, "klogger_os::outputs");
+}
+
+#[test]
+fn no_code_calls_them_by_bare_names() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&crates).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            sources(&source, &mut files);
+        }
+    }
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let found = code(&text).lines().find(|line| imports(line));
+        assert!(found.is_none(), "{}: {}: import `fs`", path.display(), found.unwrap());
+    }
+    assert!(imports("use std::fs::{self, File, remove_file};") && imports("use std::fs::write;"));
+    assert!(!imports("use std::fs::{self, File, Metadata};"));
 }
 
 /// These panic if nobody reads, or the disk is full.
