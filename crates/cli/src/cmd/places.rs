@@ -222,7 +222,8 @@ mod tests {
     fn a_symbol_does_not_act_on_the_terminal() {
         let name = "/bin/x:evil\x1b]0;owned\x07\u{9b}31m\u{202e}".to_string();
         let written = Some("a\nb\x1b[2J".to_string());
-        let place = InFile { kind: ProbeKind::User, name, written, arguments: None };
+        let (arguments, hit) = (None, None);
+        let place = InFile { kind: ProbeKind::User, name, written, arguments, hit };
         assert_eq!(
             place_text(&place),
             "user /bin/x:evil\\x1b]0;owned\\x07\\xc2\\x9b31m\\xe2\\x80\\xae  a\\x0ab\\x1b[2J"
