@@ -30,7 +30,10 @@ class Pool:
     def made(self) -> ProcessPoolExecutor:
         # DuckDB's threads do not survive a fork.
         return ProcessPoolExecutor(
-            self.processes, mp_context=multiprocessing.get_context("spawn"), initializer=alone
+            self.processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=alone,
+            initargs=(statements.ending,),
         )
 
     def map(self, work: Callable[[str], Answer], names: Sequence[str]) -> Iterable[Answer]:
@@ -62,12 +65,12 @@ class Pool:
         return list(self.pool.map(merge, items))
 
 
-def alone() -> None:
-    """Each process has one CPU's worth of threads, and ends with a statement that does not."""
-    from klogger.cli import end_process
-
+def alone(ending: Callable[[Failure], None] | None) -> None:
+    """Each process has one CPU's worth of threads, and ends with a statement that does not, as
+    ours does.
+    """
     os.environ["KLOGGER_THREADS"] = "1"
-    statements.ending = end_process
+    statements.ending = ending
 
 
 @contextlib.contextmanager

@@ -14,10 +14,10 @@ from typing import Any
 
 import duckdb
 
-from klogger import executor as analyses
 from klogger.analysis import CHOICES, Column, Picture
 from klogger.executor import Result, Rows
 from klogger.log import Log
+from klogger.statements import execute_whole
 from klogger_lab.study import model
 from klogger_lab.study.model import Check, Run
 
@@ -80,7 +80,7 @@ def log_of(run: Run) -> Log:
 def quanta(log: Log) -> duckdb.DuckDBPyConnection:
     """A connection that has the table `quantum`. Close it."""
     cursor = log.cursor()
-    analyses.execute(cursor, (FOLDER / "_quantum.sql").read_text(), "_quantum.sql")
+    execute_whole(cursor, (FOLDER / "_quantum.sql").read_text(), "_quantum.sql")
     return cursor
 
 

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from klogger import executor as analyses
 from klogger.analysis import Picture
 from klogger.durations import duration
 from klogger.executor import Result
+from klogger.statements import execute_whole
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, column, result
 
 from . import _common as common
@@ -75,7 +75,7 @@ def look(run: Run) -> dict[str, Any]:
     """One arm: what was sorted, and the calls of the scheduler on that CPU."""
     said, log, cpu = common.reports(run, "sorter"), common.log_of(run), run.arm.parameters["cpu"]
     cursor = log.cursor()
-    analyses.execute(cursor, CALLS.read_text(), str(CALLS))
+    execute_whole(cursor, CALLS.read_text(), str(CALLS))
     found = cursor.execute(f"""
         WITH ranked AS (
             SELECT what, ns, row_number() OVER (PARTITION BY what ORDER BY ns) AS rank,

@@ -109,7 +109,8 @@ mod tests {
             assert_eq!(is_there, !c.is_hide_set(), "{page}");
             let listed = format!("klogger\\-{}(1)", name.replace('-', "\\-"));
             assert_eq!(main.contains(&listed), is_there, "{name}");
-            for arg in c.get_arguments().filter(|_| is_there) {
+            let shown = |arg: &&clap::Arg| is_there && !arg.is_hide_set();
+            for arg in c.get_arguments().filter(shown) {
                 let long = arg.get_long().map(|long| long.replace('-', "\\-"));
                 assert!(long.is_none_or(|long| text(&page).contains(&long)), "{page}: {arg}");
             }
