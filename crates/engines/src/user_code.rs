@@ -3,10 +3,12 @@
 //! many have ended when the stacks are read.
 
 use klogger_log::code::{Caller, Code, File, Place, UserStack};
-use klogger_os::code_events::{CodeEvent, CodeEvents, FileId, What};
+use klogger_os::code_events::{CodeEvent, CodeEvents, What};
+use klogger_os::files::FileId;
 use klogger_os::mapped::Mapped;
+use klogger_os::maps::{self, Line};
 use klogger_os::roots::Roots;
-use klogger_os::{Error, files, machine, patient, processes};
+use klogger_os::{Error, files, machine, processes};
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,12 +165,15 @@ impl Known {
     fn read_all(&mut self) {
         for pid in processes::all_processes() {
             // It may have ended.
-            let Ok(maps) = maps_of(pid) else { continue };
-            let maps = String::from_utf8_lossy(&maps);
+            let Ok(text) = maps::text_of(pid) else { continue };
             self.roots.look(pid);
-            for line in maps.lines().filter_map(code_mapping) {
-                let Line { start, length, offset, id, path } = line;
-                let by = (pid, start, start.wrapping_add(length));
+            for Line { start, end, mode, offset, file, path } in text.lines().filter_map(Line::read)
+            {
+                if !mode.contains('x') {
+                    continue;
+                }
+                let Some(length) = end.checked_sub(start) else { continue };
+                let (id, by) = (Some(file).filter(|file| file.inode != 0), (pid, start, end));
                 let file = self.file(path, String::new(), Mapped { id, by, held: None });
                 self.add(pid, 0, Happened::Map { start, length, offset, file });
             }
@@ -317,60 +322,9 @@ fn is_elf(held: &std::fs::File) -> bool {
     file.and_then(|file| file.read_exact_at(&mut begin, 0)).is_ok() && begin == *b"\x7fELF"
 }
 
-/// What a process maps; also if its first thread has ended, which has no mappings then.
-fn maps_of(pid: u32) -> std::io::Result<Vec<u8>> {
-    let maps = patient::read(pid, "maps")?;
-    if !maps.is_empty() {
-        return Ok(maps);
-    }
-    let threads = processes::threads_of(pid).into_iter().filter(|tid| *tid != pid);
-    let read = |tid| patient::read(pid, &format!("task/{tid}/maps"));
-    Ok(threads.filter_map(|tid| read(tid).ok()).find(|maps| !maps.is_empty()).unwrap_or_default())
-}
-
-/// A part of a file that is mapped.
-#[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
-    start: u64,
-    length: u64,
-    offset: u64,
-    id: Option<FileId>,
-    path: &'a str,
-}
-
-/// A line of `/proc/PID/maps` that maps code.
-fn code_mapping(line: &str) -> Option<Line<'_>> {
-    let hex = |digits| u64::from_str_radix(digits, 16).ok();
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let rights = words.next()?;
-    let offset = hex(words.next()?)?;
-    let (major, minor) = words.next()?.split_once(':')?;
-    let device = libc::makedev(hex(major)? as u32, hex(minor)? as u32);
-    let inode = words.next()?.parse().ok()?;
-    let path = words.next().unwrap_or_default().trim_start();
-    let (start, end) = (hex(start)?, hex(end)?);
-    let id = (inode != 0).then_some(FileId { device, inode });
-    let length = end.checked_sub(start)?;
-    rights.contains('x').then_some(Line { start, length, offset, id, path })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_of_maps_is_read() {
-        let line = "5581a000-5581c000 r-xp 00002000 08:01 1234     /opt/a b/prog";
-        let id = Some(FileId { device: libc::makedev(8, 1), inode: 1234 });
-        let (start, path) = (0x5581_a000, "/opt/a b/prog");
-        let found = Line { start, length: 0x2000, offset: 0x2000, id, path };
-        assert_eq!(code_mapping(line), Some(found));
-        let anonymous = "7f0000-7f1000 rwxp 00000000 00:00 0 ";
-        let found = Line { start: 0x7f_0000, length: 0x1000, offset: 0, id: None, path: "" };
-        assert_eq!(code_mapping(anonymous), Some(found));
-        assert_eq!(code_mapping("7f0000-7f1000 rw-p 00000000 00:00 0 "), None);
-    }
 
     fn known(events: &[(u32, u64, Happened)]) -> Known {
         let mut known = Known::default();

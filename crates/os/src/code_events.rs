@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What processes map as code, from the kernel: the records that perf uses.
 
+use crate::files::FileId;
 use crate::mapping::Mapping;
 use crate::memory::page_size;
 use crate::perf_events::{Attributes, Kernel, Opener};
-use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 
 /// Pages of a CPU's ring, a power of two.
@@ -28,23 +27,6 @@ pub struct CodeEvent {
     pub time: u64,
     pub pid: u32,
     pub what: What,
-}
-
-/// Which file it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    pub device: u64,
-    pub inode: u64,
-}
-
-impl FileId {
-    /// Whether this is an open file. Of file systems without a device of their own (major number 0:
-    /// btrfs, overlayfs), `stat()` and the kernel's records have different ones.
-    pub fn is(self, found: &Metadata) -> bool {
-        let nameless = |device| libc::major(device) == 0;
-        self.inode == found.ino()
-            && (self.device == found.dev() || nameless(self.device) || nameless(found.dev()))
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

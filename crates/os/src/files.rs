@@ -10,6 +10,27 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+/// Which file it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    pub fn of(found: &Metadata) -> FileId {
+        FileId { device: found.dev(), inode: found.ino() }
+    }
+
+    /// Whether this is an open file. Of file systems without a device of their own (major number 0:
+    /// btrfs, overlayfs), `stat()` and the kernel's records have different ones.
+    pub fn is(self, found: &Metadata) -> bool {
+        let nameless = |device| libc::major(device) == 0;
+        self.inode == found.ino()
+            && (self.device == found.dev() || nameless(self.device) || nameless(found.dev()))
+    }
+}
+
 /// A descriptor of a file of `folder` that allows to inspect but not to read it (O_PATH): links are
 /// not followed, and opening a device has no effect on it.
 pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {

@@ -14,6 +14,7 @@ pub mod inotify;
 pub mod machine;
 pub mod mapped;
 mod mapping;
+pub mod maps;
 pub mod memory;
 pub mod modules;
 pub mod outputs;

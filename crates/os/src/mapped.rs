@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Files that processes have mapped, whatever their names lead to by now.
 
-use crate::code_events::FileId;
-use crate::files::look_at;
+use crate::files::{FileId, look_at};
+use crate::maps;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Mapped {
             return self.held.clone();
         }
         let (pid, start, end) = self.by;
-        let at = look_at(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+        let at = look_at(maps::link_to(pid, start, end));
         let is_it = |file: &File| match self.id {
             Some(id) => file.metadata().is_ok_and(|about| id.is(&about)),
             None => true,
@@ -40,12 +40,10 @@ impl Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn the_own_program_is_found_by_its_number_only() {
-        let exe = std::fs::metadata("/proc/self/exe").unwrap();
-        let id = FileId { device: exe.dev(), inode: exe.ino() };
+        let id = FileId::of(&std::fs::metadata("/proc/self/exe").unwrap());
         let by = (std::process::id(), 0, 0);
         assert!(Mapped { id: Some(id), by, held: None }.find().is_some());
         let other = FileId { inode: id.inode + 1, ..id };

@@ -23,7 +23,7 @@ mod walk;
 pub use self::partial::{Partial, PartialFolder};
 
 use self::ours::Us;
-use super::files::path_of;
+use super::files::{FileId, path_of};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -359,7 +359,7 @@ impl Folder {
 
 /// Whether a descriptor and an entry are the same file.
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
+    FileId::of(one) == FileId::of(other)
 }
 
 /// What is written to as it is: neither a file nor a folder.

@@ -72,15 +72,11 @@ impl Signals {
         ARRIVED.store(ends[1], Ordering::Release);
         let handler =
             note_signal as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-        for s in signals {
-            // SAFETY: both structures are valid; the handler is async-signal-safe.
+        let stays = |s: &libc::c_int| *s == libc::SIGHUP && is_ignored(*s);
+        for s in signals.iter().filter(|s| !stays(s)) {
+            // SAFETY: the structure is valid; the handler is async-signal-safe.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
-                check(libc::sigaction(*s, ptr::null(), &mut action))?;
-                if *s == libc::SIGHUP && action.sa_sigaction == libc::SIG_IGN {
-                    continue;
-                }
-                action = std::mem::zeroed();
                 action.sa_sigaction = handler as libc::sighandler_t;
                 action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
                 check(libc::sigaction(*s, &action, ptr::null_mut()))?;
@@ -133,15 +129,9 @@ pub fn end_by_second_signal() {
 
 /// From here on the signals that a recorder handles end the process again.
 pub fn end_by_signals() {
-    for signal in ENDING {
-        // SAFETY: the structure is valid; no handler of ours is needed any more.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, ptr::null(), &mut action);
-            if action.sa_sigaction != libc::SIG_IGN {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-        }
+    for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
+        // SAFETY: no pointers; no handler of ours is needed any more.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 

@@ -5,7 +5,8 @@
 use crate::elf::{Elf, Named, text_at};
 use elf::abi;
 use klogger_codegen::Refusal;
-use klogger_os::{files, patient};
+use klogger_os::files;
+use klogger_os::maps::{self, Line};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
@@ -185,23 +186,15 @@ fn run_paths(program: &Path) -> Option<Vec<String>> {
 /// A library that a process has mapped: exactly that file, even if its path leads to another one by
 /// now.
 pub fn mapped(pid: u32, name: &str) -> io::Result<Option<(String, File)>> {
-    let maps = patient::read(pid, "maps")?;
-    for line in String::from_utf8_lossy(&maps).lines() {
-        let (Some(range), Some(at)) = (line.split(' ').next(), line.find('/')) else { continue };
-        let path = line[at..].strip_suffix(" (deleted)").unwrap_or(&line[at..]);
+    for line in maps::text_of(pid)?.lines().filter_map(Line::read) {
+        let Some(path) = line.file_path() else { continue };
         let file = Path::new(path).file_name().map(|f| f.to_string_lossy().into_owned());
         if file.is_some_and(|file| is_called(&file, name)) {
-            let file = File::open(format!("/proc/{pid}/map_files/{}", map_file(range)))?;
+            let file = File::open(maps::link_to(pid, line.start, line.end))?;
             return Ok(Some((path.to_string(), file)));
         }
     }
     Ok(None)
-}
-
-/// Without leading zeros.
-fn map_file(range: &str) -> String {
-    let parts = range.split('-').map(|n| n.trim_start_matches('0'));
-    parts.map(|n| if n.is_empty() { "0" } else { n }).collect::<Vec<_>>().join("-")
 }
 
 #[cfg(test)]
@@ -274,11 +267,5 @@ mod tests {
         assert_eq!(refusal.message, "there are several libraries 'liby'");
         assert_eq!(refusal.help.as_deref(), Some("write one of: liby.so.1, liby.so.2"));
         assert_eq!(find("liby.so.1", Path::new("/"), Some(&program)).unwrap(), library);
-    }
-
-    #[test]
-    fn ranges_of_mappings() {
-        assert_eq!(map_file("00400000-00452000"), "400000-452000");
-        assert_eq!(map_file("7f00-7f10"), "7f00-7f10");
     }
 }

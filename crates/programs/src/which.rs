@@ -4,12 +4,12 @@
 use crate::libraries::{self, is_library};
 use crate::{Wrong, elf::Elf};
 use klogger_codegen::Refusal;
-use klogger_os::files;
+use klogger_os::files::{self, FileId};
 use klogger_schema::attach_points::program::COMMAND;
 use std::env;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What is recorded, on which the meaning of a name depends.
@@ -55,7 +55,7 @@ impl Programs {
             Of::Command(command) => vec![open_here(name, Some(command))?],
             Of::Nothing | Of::All => vec![open_here(name, None)?],
         };
-        let id = |file: &File| file.metadata().ok().map(|m| (m.dev(), m.ino()));
+        let id = |file: &File| file.metadata().ok().map(|m| FileId::of(&m));
         let mut seen = Vec::new();
         found.retain(|(_, file)| {
             let id = id(file);

@@ -12,7 +12,7 @@ mod admit;
 pub use admit::is_recorder;
 
 use super::catalogue::Catalogue;
-use super::folder::{FileId, Found};
+use super::folder::Found;
 use super::layout::AT_KEEPER;
 use super::output::Output;
 use super::process::{Known, Scope};
@@ -22,6 +22,7 @@ use super::slot::Round;
 use admit::{Candidate, MAPPED_WITHIN};
 use klogger_log::ledger::Key;
 use klogger_os as os;
+use klogger_os::files::FileId;
 use klogger_os::futex;
 use klogger_os::robust::Robust;
 use klogger_ring::clock::Source;

@@ -6,10 +6,11 @@
 //! touched only when the program has opened them.
 
 use super::facts::{Facts, Unusable, is_name, read_facts, u32_at, u64_at};
-use super::folder::{FileId, Folder};
+use super::folder::Folder;
 use super::layout::*;
 use super::map::SharedFile;
 use klogger_os as os;
+use klogger_os::files::FileId;
 use klogger_os::robust::{Kept, Robust};
 use klogger_ring::{EVENTS_MAX, LOST, NESTED, RingReader, Rings};
 use std::ffi::OsString;

@@ -4,11 +4,12 @@
 use super::facts::is_name;
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::files::FileId;
 use klogger_os::inotify::Inotify;
 use klogger_os::outputs;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
@@ -221,19 +222,6 @@ pub struct Found {
     pub name: OsString,
     /// The file that must be behind the name, if known.
     pub only: Option<FileId>,
-}
-
-/// A file, independent of its name: device and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    pub device: u64,
-    pub inode: u64,
-}
-
-impl FileId {
-    pub fn of(about: &Metadata) -> FileId {
-        FileId { device: about.dev(), inode: about.ino() }
-    }
 }
 
 /// Reports all files that appear in the folders, each at least once.

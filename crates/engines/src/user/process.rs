@@ -3,9 +3,11 @@
 //! recording.
 
 use super::facts::is_name;
-use super::folder::{FileId, Folder, Found};
+use super::folder::{Folder, Found};
 use klogger_os as os;
-use klogger_os::{patient, processes};
+use klogger_os::files::FileId;
+use klogger_os::maps::{self, Line};
+use klogger_os::processes;
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::AsFd;
@@ -144,16 +146,9 @@ pub fn runs_as(pid: u32, uid: u32) -> bool {
     uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|u| u.parse() == Ok(uid)))
 }
 
-/// The text of /proc/PID/maps. If the first thread of a process has ended before the others, only
-/// their entries have it.
+/// What it has mapped; `None`: nothing, or it cannot be determined.
 fn mappings(pid: u32) -> Option<String> {
-    let read = |name: &str| patient::read(pid, name).ok().filter(|text| !text.is_empty());
-    let of_another = || {
-        let mut threads = processes::threads_of(pid).into_iter();
-        threads.find_map(|tid| read(&format!("task/{tid}/maps")))
-    };
-    let text = read("maps").or_else(of_another)?;
-    Some(String::from_utf8_lossy(&text).into_owned())
+    maps::text_of(pid).ok().filter(|text| !text.is_empty())
 }
 
 /// Whether there is no process of that number, or all of its threads have ended.
@@ -177,7 +172,7 @@ fn is_kernel_thread(pid: u32) -> bool {
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// A line of /proc/PID/maps: `RANGE MODE OFFSET DEVICE INODE   PATH`.
+/// A file that is mapped.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapped<'a> {
     file: FileId,
@@ -188,16 +183,10 @@ struct Mapped<'a> {
 
 impl Mapped<'_> {
     fn read(line: &str) -> Option<Mapped<'_>> {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let (mode, _, device, inode) =
-            (words.next()?, words.next()?, words.next()?, words.next()?.parse().ok()?);
-        let (major, minor) = device.split_once(':')?;
-        let number = |text| u32::from_str_radix(text, 16).ok();
-        let device = libc::makedev(number(major)?, number(minor)?);
-        let path = line.find('/').map(|at| &line[at..])?;
-        let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
-        let shared = mode.starts_with("rw") && mode.ends_with('s');
-        Some(Mapped { file: FileId { device, inode }, path, shared })
+        let line = Line::read(line)?;
+        let path = Path::new(line.file_path()?);
+        let shared = line.mode.starts_with("rw") && line.mode.ends_with('s');
+        Some(Mapped { file: line.file, path, shared })
     }
 
     fn has_name(&self, name: &str) -> bool {

@@ -7,11 +7,11 @@ use crate::messages;
 use klogger_log::ledger::Key;
 use klogger_log::lock::{Writing, writing};
 use klogger_os as os;
-use klogger_os::files::open_regular;
+use klogger_os::files::{FileId, open_regular};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ impl Growing {
         }
         self.looked = Instant::now();
         let (Ok(ours), there) = (self.file.metadata(), self.path.metadata()) else { return };
-        let same = |m: std::fs::Metadata| (m.dev(), m.ino()) == (ours.dev(), ours.ino());
+        let same = |m: std::fs::Metadata| FileId::of(&m) == FileId::of(&ours);
         if !there.is_ok_and(same) {
             self.replaced = true;
             messages::note(&format!(
