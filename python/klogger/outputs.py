@@ -130,11 +130,16 @@ def as_file(descriptor: int, *, text: bool) -> IO[Any]:
     return open(descriptor, "wb")
 
 
+def random_name(way: Reached) -> str:
+    """Beside the output, until what is made there is whole."""
+    return f".{way.name[:100]}.{secrets.token_hex(8)}"
+
+
 def new_file(way: Reached, found: os.stat_result | None) -> tuple[str, int]:
     """With a name that nobody can know before. `found`: what it will replace; it gets its owner and
     mode.
     """
-    name = f".{way.name[:100]}.{secrets.token_hex(8)}"
+    name = random_name(way)
     descriptor = os.open(name, NEW, 0o666 if found is None else 0o600, dir_fd=way.folder)
     if found is not None:
         # Who has called sudo keeps his own file. First, for it may be less open to others.
@@ -200,7 +205,7 @@ def scratch(path: str | os.PathLike[str]) -> Iterator[Path]:
                 with as_file(existing(path, way), text=False) as to:
                     copied(Path(private) / "file", to)
             return
-        name = f".{way.name[:100]}.{secrets.token_hex(8)}"
+        name = random_name(way)
         os.mkdir(name, 0o700, dir_fd=way.folder)
         inside = os.open(name, FOLDER, dir_fd=way.folder)
         try:

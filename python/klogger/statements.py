@@ -107,18 +107,22 @@ def limited(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Iterato
         help=f"{LIMIT_NAME}=SECONDS in the environment gives it more time, 0 all it takes",
     )
 
-    def stop() -> None:
-        over.set()
-        cursor.interrupt()
-
     def end() -> None:
         if ending is not None:
             ending(given_up)
 
-    timers = [threading.Timer(seconds, stop), threading.Timer(seconds + GRACE_SECONDS, end)]
-    for timer in timers if seconds else ():
-        timer.daemon = True
-        timer.start()
+    # A thread of its own only when it is needed.
+    last = threading.Timer(GRACE_SECONDS, end)
+
+    def stop() -> None:
+        over.set()
+        last.start()
+        cursor.interrupt()
+
+    first = threading.Timer(seconds, stop)
+    first.daemon = last.daemon = True
+    if seconds:
+        first.start()
     try:
         yield
     except duckdb.Error as error:
@@ -128,8 +132,8 @@ def limited(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Iterato
             raise Rejected(where, Fault(f"{MAY}; this changes the log's own tables")) from None
         raise Rejected(where, sqlerror.fault(error, text)) from None
     finally:
-        for timer in timers:
-            timer.cancel()
+        first.cancel()
+        last.cancel()
 
 
 def limit_seconds() -> float:
@@ -144,8 +148,8 @@ def limit_seconds() -> float:
     return seconds
 
 
-def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
-    """Whether it has only what an analysis may do."""
+def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> list[str]:
+    """Whether it has only what an analysis may do; the kinds of its statements."""
     with told(text, where):
         found = cursor.extract_statements(text)
     if hidden := strange_space(text):
@@ -157,6 +161,7 @@ def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
             raise Rejected(where, forbidden(kind.replace("_", " "), text))
     if has_copy(text):
         raise Rejected(where, forbidden("COPY", text))
+    return [statement.type.name for statement in found]
 
 
 def has_copy(text: str) -> bool:
@@ -189,9 +194,7 @@ def strange_space(text: str) -> Fault | None:
 
 def check_query(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
     """Whether it is one SELECT, which may stand in a statement of klogger's own."""
-    check(cursor, text, where)
-    kinds = [statement.type.name for statement in cursor.extract_statements(text)]
-    if kinds != ["SELECT"]:
+    if check(cursor, text, where) != ["SELECT"]:
         raise Rejected(where, Fault("a section is one query"))
 
 
