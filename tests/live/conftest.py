@@ -214,6 +214,17 @@ class Recorder:
                 process.wait()
 
 
+def refused_place(recorder: Recorder, program: Path, kind: str, place: str) -> tuple[str, str]:
+    """Checks that a probe in a program is refused; the message and the remedy."""
+    schema = recorder.dir / "refused.klogger"
+    schema.write_text(f"event E {{ }}\nprobe {kind} {program}:{place}() {{ klogger(E); }}\n")
+    checked = recorder.command("check", "--format", "json", schema)
+    assert checked.code == 2, checked.err
+    found = json.loads(checked.out)[0]["diagnostics"][0]
+    message, help = (found[key].replace(str(program), "PROGRAM") for key in ("message", "help"))
+    return message, help
+
+
 @pytest.fixture
 def public_klogger(klogger):
     """klogger in a folder that all users can read, for those that are not root."""

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 import pytest
+from conftest import refused_place
 from oracles import Log
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86")
@@ -111,16 +112,6 @@ def leaf(recorder):
     return build(recorder, LEAF, "leaf.c", "cc", "-O1", "-w")
 
 
-def refused(recorder, program, kind, place):
-    """The message, and the remedy."""
-    schema = recorder.dir / "refused.klogger"
-    schema.write_text(f"event E {{ }}\nprobe {kind} {program}:{place}() {{ klogger(E); }}\n")
-    checked = recorder.command("check", "--format", "json", schema)
-    assert checked.code == 2, checked.err
-    found = json.loads(checked.out)[0]["diagnostics"][0]
-    return tuple(found[key].replace(str(program), "PROGRAM") for key in ("message", "help"))
-
-
 @pytest.mark.parametrize(
     ("place", "what", "why"),
     [
@@ -131,7 +122,7 @@ def refused(recorder, program, kind, place):
 )
 def test_what_the_kernel_cannot_probe(recorder, leaf, place, what, why):
     plus = "+0x19" if place == "calls" else FIRST
-    said, remedy = refused(recorder, leaf, "user", place + plus)
+    said, remedy = refused_place(recorder, leaf, "user", place + plus)
     assert said == f"at '{place}{plus}' of PROGRAM is {what}, which the kernel cannot probe"
     assert why in remedy
 
@@ -142,7 +133,7 @@ def test_what_the_kernel_cannot_probe(recorder, leaf, place, what, why):
     [("user", f"five{FIRST}"), ("user", f"sized{FIRST}"), ("usdt", "own:amid")],
 )
 def test_a_call_that_would_overwrite_values(recorder, leaf, kind, place):
-    said, remedy = refused(recorder, leaf, kind, place)
+    said, remedy = refused_place(recorder, leaf, kind, place)
     assert said == f"at '{place}' of PROGRAM is a no-op of five bytes, amid a function"
     assert "overwrites what the function keeps below its stack pointer" in remedy
     # What it names can be probed.
@@ -203,7 +194,7 @@ def refused_or_none(recorder, program):
     schema.write_text(f"event E {{ }}\nprobe return user {place}() {{ klogger(E); }}\n")
     if recorder.command("check", schema).code == 0:
         return None
-    return refused(recorder, program, "return user", "passes_on")
+    return refused_place(recorder, program, "return user", "passes_on")
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="no Go compiler here")

@@ -4,13 +4,13 @@ no probe without saying so: they are refused, whatever the kind of the probe, an
 wildcards.
 """
 
-import json
 import platform
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import refused_place
 from oracles import Log
 
 pytestmark = [
@@ -49,17 +49,7 @@ def program(recorder):
 
 @pytest.fixture
 def refused(recorder, program):
-    """Checks that a probe is refused; returns the message and the remedy."""
-
-    def check(kind, place):
-        schema = recorder.dir / "refused.klogger"
-        schema.write_text(f"event E {{ }}\nprobe {kind} {program}:{place}() {{ klogger(E); }}\n")
-        checked = recorder.command("check", "--format", "json", schema)
-        assert checked.code == 2, checked.err
-        found = json.loads(checked.out)[0]["diagnostics"][0]
-        return tuple(found[key].replace(str(program), "PROGRAM") for key in ("message", "help"))
-
-    return check
+    return lambda kind, place: refused_place(recorder, program, kind, place)
 
 
 @pytest.mark.parametrize(

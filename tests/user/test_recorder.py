@@ -368,15 +368,20 @@ def wait_for_ticks(pid: int) -> None:
         time.sleep(0.05)
 
 
-def test_rescue_after_a_crash(recorder, build):
-    """A flight recorder of a program that crashed."""
+def crashed(recorder, build, flight: int) -> subprocess.Popen:
+    """A program that has crashed, with a flight recorder of so many bytes."""
     process = subprocess.Popen(
         [build("flood.c"), "2", str(1 << 30)],
-        env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 17),
+        env=recorder.room.environment(record=False, KLOGGER_FLIGHT=flight),
     )
     wait_for_ticks(process.pid)
     process.send_signal(signal.SIGSEGV)
     process.wait()
+    return process
+
+
+def test_rescue_after_a_crash(recorder, build):
+    process = crashed(recorder, build, 1 << 17)
     assert str(process.pid) in recorder.do("rescue").out
     done = recorder.do("rescue", process.pid, "-o", "crash.klog")
     assert done.code == 0, done.err
@@ -391,13 +396,7 @@ def test_rescue_after_a_crash(recorder, build):
 
 @root
 def test_a_rescue_onto_a_full_disk_takes_nothing(recorder, build, tmp_path):
-    process = subprocess.Popen(
-        [build("flood.c"), "2", str(1 << 30)],
-        env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 20),
-    )
-    wait_for_ticks(process.pid)
-    process.send_signal(signal.SIGSEGV)
-    process.wait()
+    process = crashed(recorder, build, 1 << 20)
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", small], check=True)
