@@ -14,21 +14,22 @@ KLOGGER_C_BEGIN
 /*
  * Flight recorder: `limit` is the end of the current part of the grid. The next part is zeroed, so
  * that a record which is never committed has no header word, and its first record is stored
- * (ring.h).
+ * (ring.h). A large record may reach over several parts. If the program is killed here, `limit`
+ * tells the reader which part may be half zeroed.
  */
 KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 {
 	__u64 part = (klogger_module.mask + 1) >> KLOGGER_GRID_SHIFT;
 	__u64 head = KLOGGER_VOLATILE(ring->head), limit = KLOGGER_VOLATILE(ring->limit);
-	__u64 first = head == limit ? head : head + size;
+	__u64 first;
 
-	if (head + size <= limit) {
-		KLOGGER_VOLATILE(ring->head) = head + size;
-		return &ring->data[head & klogger_module.mask];
+	for (; head + size > limit; limit += part) {
+		memset(&ring->data[limit & klogger_module.mask], 0, part);
+		first = head == limit ? head : head + size;
+		__atomic_store_n(&ring->first[limit / part & (KLOGGER_GRID - 1)], first,
+				 __ATOMIC_RELEASE);
+		__atomic_store_n(&ring->limit, limit + part, __ATOMIC_RELEASE);
 	}
-	memset(&ring->data[limit & klogger_module.mask], 0, part);
-	__atomic_store_n(&ring->first[limit / part & (KLOGGER_GRID - 1)], first, __ATOMIC_RELEASE);
-	KLOGGER_VOLATILE(ring->limit) = limit + part;
 	KLOGGER_VOLATILE(ring->head) = head + size;
 	return &ring->data[head & klogger_module.mask];
 }

@@ -2,7 +2,7 @@
 //! Rings in overwrite mode: reads what is still whole in them.
 
 use super::{RecordKinds, RingReader, Rings, Taken};
-use crate::layout::ring::{CONTROL, FIRST, GRID, SLACK};
+use crate::layout::ring::{CONTROL, FIRST, GRID, LIMIT, SLACK};
 use klogger_os::Mapping;
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,17 @@ impl RingReader {
     /// still whole. Returns what was found. `tail` moves to the writers' position.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let head = self.head();
-        self.take_round(kinds, out, head.saturating_sub(self.size()), head)
+        let oldest = head.saturating_sub(self.size()).max(self.being_zeroed());
+        self.take_round(kinds, out, oldest, head)
+    }
+
+    /// Up to where a program's ring may be half zeroed. Its writer zeroes the part of the grid
+    /// after `limit` before it moves on, and the program may have been killed meanwhile: see
+    /// klogger_overwrite().
+    fn being_zeroed(&self) -> u64 {
+        let part = self.size() / GRID as u64;
+        let limit = if self.trusted { 0 } else { self.word(LIMIT).load(Ordering::Acquire) };
+        limit.saturating_add(part).saturating_sub(self.size())
     }
 
     /// The same while writers go on: up to `head`, before which every record is committed. Records
@@ -87,5 +97,62 @@ impl RingReader {
         }
         self.tail = head;
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::layout::ring::{FIRST, GRID, HEAD, LIMIT};
+    use crate::reader::model::{kinds, record, records};
+    use crate::{RingReader, Rings};
+    use klogger_os::Mapping;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    const SIZE: usize = 1 << 14;
+    const PART: u64 = (SIZE / GRID) as u64;
+
+    /// A program's ring that was overwritten more than once, as klogger_overwrite() does it, and
+    /// all records that were logged.
+    fn ring() -> (RingReader, Vec<u8>) {
+        let mapping = Arc::new(Mapping::own(Rings::stride(SIZE)).unwrap());
+        let reader = RingReader::of_program(mapping, 0, SIZE, 0);
+        let (mut all, mut limit) = (Vec::new(), 0);
+        for time in 0.. {
+            let at = all.len() as u64;
+            if at > 5 * SIZE as u64 / 2 {
+                break;
+            }
+            let bytes = record(9 + (time % 3) as u16, time);
+            let end = at + bytes.len() as u64;
+            while end > limit {
+                reader.zero(limit as usize % SIZE, PART as usize);
+                let first = if at == limit { at } else { end };
+                let entry = FIRST + 8 * ((limit / PART) as usize % GRID);
+                reader.word(entry).store(first, Ordering::Relaxed);
+                limit += PART;
+            }
+            reader.put(at as usize % SIZE, &bytes);
+            all.extend(bytes);
+            reader.word(HEAD).store(end, Ordering::Relaxed);
+            reader.word(LIMIT).store(limit, Ordering::Relaxed);
+        }
+        (reader, all)
+    }
+
+    /// The writer was killed when so many bytes of the next part were zeroed, from its beginning or
+    /// from its end.
+    #[test]
+    fn a_part_that_is_half_zeroed_is_left_out() {
+        for (from, zeroed) in [(0, 0), (0, 8), (0, PART), (PART - 64, 64), (40, 8)] {
+            let (mut reader, all) = ring();
+            let limit = reader.word(LIMIT).load(Ordering::Relaxed);
+            reader.zero((limit + from) as usize % SIZE, zeroed as usize);
+            let mut out = Vec::new();
+            let taken = reader.take_overwritten(&kinds(), &mut out);
+            assert!(!taken.torn && records(&all).ends_with(&records(&out)));
+            let least = SIZE - 2 * PART as usize - 1024;
+            assert!(out.len() > least, "{} of {SIZE} bytes, zeroed {zeroed} at {from}", out.len());
+        }
     }
 }
