@@ -352,18 +352,16 @@ def test_too_little_memory(recorder, build):
 
 
 def cpu_ticks(pid: int) -> list[int]:
-    """Clock ticks that each thread has run."""
-    stats = [
-        stat.read_text().rsplit(")", 1)[1].split()
-        for stat in Path(f"/proc/{pid}/task").glob("*/stat")
-    ]
+    """Clock ticks that each thread has run; the thread of `main` first."""
+    tasks = sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda task: task.name != str(pid))
+    stats = [(task / "stat").read_text().rsplit(")", 1)[1].split() for task in tasks]
     return [int(fields[11]) + int(fields[12]) for fields in stats]
 
 
 def wait_for_ticks(pid: int) -> None:
-    """Until two threads of it have run."""
+    """Until two threads of it have run, besides the one that only starts them."""
     until = time.monotonic() + 60
-    while sorted(cpu_ticks(pid))[-2:] < [3, 3]:
+    while len(ran := cpu_ticks(pid)) < 3 or min(ran[1:]) < 3:
         assert time.monotonic() < until, "its threads do not run"
         time.sleep(0.05)
 
@@ -394,10 +392,7 @@ def test_rescue_after_a_crash(recorder, build):
     assert recorder.room.names() == []
 
 
-@root
-def test_a_rescue_onto_a_full_disk_takes_nothing(recorder, build, tmp_path):
-    process = crashed(recorder, build, 1 << 20)
-    small = tmp_path / "small"
+def rescue_onto_a_full_disk(recorder, small: Path, process: subprocess.Popen) -> None:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", small], check=True)
     try:
@@ -406,6 +401,12 @@ def test_a_rescue_onto_a_full_disk_takes_nothing(recorder, build, tmp_path):
         assert not list(small.iterdir())
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+@root
+def test_a_rescue_onto_a_full_disk_takes_nothing(recorder, build, tmp_path):
+    process = crashed(recorder, build, 1 << 20)
+    rescue_onto_a_full_disk(recorder, tmp_path / "small", process)
     counts = []
     for keep in ["--keep"], []:
         assert recorder.room.names()
@@ -414,6 +415,44 @@ def test_a_rescue_onto_a_full_disk_takes_nothing(recorder, build, tmp_path):
         counts.append(recorder.log(recorder.folder / "crash.klog").count("COUNT"))
     assert counts[0] == counts[1] > 2 * 4000
     assert recorder.room.names() == []
+
+
+def test_large_events_of_a_flight_recorder(recorder, build):
+    """They reach over several parts of its smallest ring."""
+    environment = recorder.room.environment(record=False, KLOGGER_FLIGHT=1)
+    process = subprocess.Popen([build("large.c"), "1009"], env=environment)
+    assert process.wait() == 0
+    done = recorder.do("rescue", process.pid, "-o", "large.klog")
+    assert done.code == 0 and "nothing lost" in done.err, done.err
+    log = recorder.log(recorder.folder / "large.klog")
+    numbers = [n for (n,) in log.rows("SELECT after FROM text ORDER BY after")]
+    # The newest that a ring of 128 KiB holds, less two parts of its grid and one event.
+    assert numbers == list(range(1009 - len(numbers), 1009))
+    assert len(numbers) > (131072 - 2 * 2048 - 4096) // 3100
+    wrong = "first <> 'first' OR second <> repeat('x', 2900) OR third <> 'third'"
+    assert log.rows(f"SELECT count(*) FROM texts WHERE {wrong}") == [(0,)]
+    assert abs(log.count("TEXTS") - len(numbers)) <= 1
+
+
+@root
+def test_nor_does_one_of_a_program_that_runs(recorder, build, tmp_path):
+    process = recorder.spawn(build("flood.c"), 1, 1 << 30, 1000)
+    recording, _ = recorder.started(*USER, "--user-buffer", "1M", "-p", process.pid)
+    recording.kill()
+    recording.communicate()
+    # It notices that its recorder has died when its ring is full.
+    until = time.monotonic() + 60
+    while "   0 events on" not in recorder.do("rescue").out:
+        assert time.monotonic() < until, recorder.do("rescue").out
+        time.sleep(0.05)
+    rescue_onto_a_full_disk(recorder, tmp_path / "small", process)
+    counts = []
+    for keep in ["--keep"], [], []:
+        done = recorder.do("rescue", process.pid, *keep, "-o", "late.klog")
+        assert done.code == 0, done.err
+        counts.append(recorder.log(recorder.folder / "late.klog").count("COUNT"))
+    assert counts[0] == counts[1] > 1000
+    assert counts[2] == 0 and process.poll() is None
 
 
 def test_rescue_after_the_recorder_was_killed(recorder, build):

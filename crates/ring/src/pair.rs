@@ -170,6 +170,14 @@ impl CpuReader {
         taken
     }
 
+    /// Frees in these rings what was taken out of `copy`, a copy of both.
+    pub fn free_as_in(&mut self, copy: &CpuReader, kinds: &RecordKinds) {
+        let Note { main, nested, .. } = copy.here();
+        self.main.free_to(kinds, main);
+        self.nested.iter_mut().for_each(|n| n.free_to(kinds, nested));
+        self.take_missed();
+    }
+
     /// In overwrite mode, with writers stopped: appends everything since the last call that is
     /// still whole.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {

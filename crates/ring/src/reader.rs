@@ -200,6 +200,19 @@ impl RingReader {
         }
     }
 
+    /// Frees the space of the records before `position`, at which one begins. They are saved
+    /// already, from a copy of this ring.
+    pub fn free_to(&mut self, kinds: &RecordKinds, position: u64) {
+        let mut saved = Vec::new();
+        while self.is_plausible() && self.tail < position {
+            saved.clear();
+            if self.copy(kinds, &mut saved, (position - self.tail) as usize).bytes == 0 {
+                break;
+            }
+        }
+        self.release();
+    }
+
     /// Whether the ring was ever opened for writers.
     pub fn is_open(&self) -> bool {
         self.word(HARD).load(Ordering::Acquire) > 0

@@ -140,6 +140,11 @@ impl ProgramFile {
         self.map.word(AT_CALL)
     }
 
+    /// The ids of events that are on.
+    pub fn events_on(&self) -> impl Iterator<Item = u16> + '_ {
+        (1..EVENTS_MAX as u16).filter(|id| self.is_on(*id))
+    }
+
     /// Sets whether the program logs an event. Stores only changes, because the program's threads
     /// read these cache lines all the time.
     pub fn set_on(&self, id: u16, on: bool) {
@@ -167,6 +172,11 @@ impl ProgramFile {
     /// Disarms the program: only events that were already begun are still logged.
     pub fn disarm(&self) {
         self.silence();
+        self.let_go();
+    }
+
+    /// Lets another recorder have the program.
+    pub fn let_go(&self) {
         self.map.word(AT_KEEPER).store(0, Ordering::Relaxed);
         self.map.word(AT_ARMED).store(0, Ordering::Release);
     }

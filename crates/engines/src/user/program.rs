@@ -120,7 +120,7 @@ impl Program {
         for (number, slot) in (0..).zip(self.file.slots()?).filter(|(_, s)| s.used != 0) {
             self.lost_before.insert(number, self.file.lost_in(number)?);
             if let Some(mut reader) = SlotReader::open(&self.file, number, &slot)? {
-                reader.forget(&self.ids);
+                reader.forget(&self.file, &self.ids)?;
                 self.keep(number, reader);
             }
         }
@@ -198,6 +198,15 @@ impl Program {
             }
         }
         Ok(round)
+    }
+
+    /// Frees in `file` what was taken out of the copy of it that this program is read from.
+    pub fn free_in(&self, file: &ProgramFile) -> io::Result<()> {
+        let slots = file.slots()?;
+        for (reader, slot) in self.readers.iter().zip(&slots) {
+            reader.iter().try_for_each(|r| r.free_in(file, &self.ids, slot))?;
+        }
+        Ok(())
     }
 
     fn drain_slot(

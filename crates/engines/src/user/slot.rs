@@ -92,11 +92,13 @@ impl SlotReader {
     }
 
     /// Discards the records in the rings.
-    pub fn forget(&mut self, ids: &Ids) {
+    pub fn forget(&mut self, file: &ProgramFile, ids: &Ids) -> io::Result<()> {
+        self.look_for_nested(file)?;
         if self.reader.is_plausible() {
             self.reader.take(&ids.kinds, &mut Vec::new(), usize::MAX);
             self.reader.take_missed();
         }
+        Ok(())
     }
 
     /// Moves records to the log: one block or, at the last call, all.
@@ -130,6 +132,24 @@ impl SlotReader {
             }
         }
         Ok((round, fault))
+    }
+
+    /// Frees in `file` what was taken out of the copy of it that this reads. `now`: the slot there.
+    pub fn free_in(&self, file: &ProgramFile, ids: &Ids, now: &Slot) -> io::Result<()> {
+        if self.given_up || file.is_broken() {
+            return Ok(());
+        }
+        // Rings in overwrite mode need no space freed.
+        if !file.facts.flight
+            && let Some(main) = file.main_ring(self.number)?
+        {
+            let mut rings = CpuReader::new(main, file.nested_ring(self.number)?);
+            rings.free_as_in(&self.reader, &ids.kinds);
+        }
+        if self.used.is_multiple_of(2) && now.used == self.used {
+            file.set_emptied(self.number, self.used);
+        }
+        Ok(())
     }
 
     /// Starts a new stream when the slot is used anew. The use count is odd (k) while a thread has

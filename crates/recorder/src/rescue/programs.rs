@@ -89,7 +89,7 @@ fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
         orphan: file.is_orphaned() || file.abandoned().is_some(),
         flight: file.facts.flight,
         schemata: file.facts.schemata.iter().map(|s| s.name.clone()).collect(),
-        events_on: (1..klogger_ring::EVENTS_MAX as u16).filter(|id| file.is_on(*id)).count(),
+        events_on: file.events_on().count(),
         bytes: file.waiting().unwrap_or(0),
         owner,
         file,
@@ -140,8 +140,9 @@ impl Remains {
     }
 }
 
-/// Writes the records in the rings of these programs to a log. When the disk has it, removes the
-/// files of programs that have ended, unless `keep`; until then, these are only copied.
+/// Writes the records in the rings of these programs to a log. When the disk has it, frees them,
+/// unless `keep`: removes the files of programs that have ended, and empties the rings of others.
+/// Until then, the rings are only copied.
 pub fn save(
     words: &[String],
     output: &Path,
@@ -187,19 +188,14 @@ pub fn save(
         seams: None,
     });
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
-    let mut rescue = Rescue {
-        out: Output::new(pipeline.outlet(), true),
-        catalogue,
-        saved: Vec::new(),
-        dead: Vec::new(),
-    };
+    let mut rescue =
+        Rescue { out: Output::new(pipeline.outlet(), true), catalogue, copied: Vec::new() };
     thread::sleep(CLOCK_LOOK);
     found.into_iter().for_each(|r| rescue.program(r));
-    let (mut saved, dead) = rescue.finish(pipeline, output, start_ns)?;
+    let (mut saved, copies) = rescue.finish(pipeline, output, start_ns)?;
     whole.complete_synced(Old::KeepAll).map_err(|e| cannot_write(output, e))?;
     if !keep {
-        dead.iter().for_each(ProgramFile::remove);
-        saved.removed = dead.len();
+        saved.removed = copies.into_iter().map(Copied::free).filter(|removed| *removed).count();
     }
     Ok(saved)
 }
@@ -207,39 +203,85 @@ pub fn save(
 struct Rescue {
     out: Output,
     catalogue: Catalogue,
-    saved: Vec<Program>,
-    /// Files of programs that have ended, of which all is in the log.
-    dead: Vec<ProgramFile>,
+    copied: Vec<Copied>,
+}
+
+/// A program of which all is in the log.
+struct Copied {
+    /// Read from a copy.
+    program: Program,
+    original: Original,
+}
+
+impl Copied {
+    /// Frees what the log has; returns whether the file was removed.
+    fn free(self) -> bool {
+        if !self.original.alive {
+            self.original.file.remove();
+            return true;
+        }
+        // A file that cannot be read any more was cut off: it holds nothing.
+        let _ = self.program.free_in(&self.original.file);
+        false
+    }
+}
+
+/// The file of a program, which is stopped while its rings are copied.
+struct Original {
+    file: ProgramFile,
+    alive: bool,
+    /// The events of a flight recorder that are turned on again.
+    was_on: Vec<u16>,
+}
+
+impl Original {
+    /// Keeps other recorders away, and turns off the events of a program that runs: rings in
+    /// overwrite mode can be read only while no thread writes.
+    fn stop(file: ProgramFile, alive: bool) -> Result<Original, String> {
+        let was_on = if file.facts.flight { file.events_on().collect() } else { Vec::new() };
+        if alive {
+            let taken = |recorder| format!("it is being recorded by process {recorder}");
+            file.claim(file.pid_armed(), std::process::id()).map_err(taken)?;
+            file.silence();
+            thread::sleep(LAST_EVENTS);
+        }
+        Ok(Original { file, alive, was_on })
+    }
+
+    fn copy(&self) -> Result<ProgramFile, String> {
+        self.file.copy().map_err(|e| format!("no memory for it: {e}"))
+    }
+
+    /// Lets the program go on. Rings in overwrite mode need no space freed before.
+    fn resume(&mut self) {
+        self.was_on.drain(..).for_each(|id| self.file.set_on(id, true));
+    }
+}
+
+impl Drop for Original {
+    fn drop(&mut self) {
+        if self.alive {
+            self.file.let_go();
+            self.resume();
+        }
+    }
 }
 
 impl Rescue {
     fn program(&mut self, remains: Remains) {
-        let Remains { file, owner, title, alive, flight, .. } = remains;
-        let (file, source) = match alive {
-            true => (file, None),
-            false => match file.copy() {
-                Ok(copy) => (copy, Some(file)),
-                Err(e) => {
-                    let why = format!("no memory for it: {e}");
-                    return self.out.complaints.say(Key::UserRefused, &title, &why);
-                }
-            },
+        let Remains { file, owner, title, alive, .. } = remains;
+        let abandoned = file.abandoned();
+        let opened = Original::stop(file, alive).and_then(|original| {
+            let copy = original.copy()?;
+            let program = Program::new(copy, owner, true, &mut self.catalogue, &mut self.out)
+                .map_err(|refused| refused.why.unwrap_or_default())?;
+            Ok(Copied { program, original })
+        });
+        let Copied { mut program, mut original } = match opened {
+            Ok(copied) => copied,
+            Err(why) => return self.out.complaints.say(Key::UserRefused, &title, &why),
         };
-        let mut program = match Program::new(file, owner, true, &mut self.catalogue, &mut self.out)
-        {
-            Ok(program) => program,
-            Err(refused) => {
-                let why = refused.why.unwrap_or_default();
-                return self.out.complaints.say(Key::UserRefused, &title, &why);
-            }
-        };
-        let abandoned = program.file.abandoned();
-        let was_on: Vec<u16> =
-            (1..klogger_ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
         if alive {
-            // Rings in overwrite mode can be read only while no thread writes.
-            program.disarm();
-            thread::sleep(LAST_EVENTS);
             self.out.tell_of(program.pid, program.pid);
         }
         if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
@@ -247,32 +289,34 @@ impl Rescue {
             return;
         }
         program.account(&mut self.out, &self.catalogue);
+        original.resume();
         if let Some(time) = abandoned {
-            let from =
-                Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
-            let entry = Entry::new(Key::EventsDisabled).between(from, os::monotonic_ns());
-            let why = "its recorder was killed; when a ring was full, the program turned all of \
-                       its events off";
-            self.out.complaints.add(Key::EventsDisabled, entry.detail(&format!("{title}: {why}")));
+            self.tell_abandoned(&program, &title, time);
         }
-        if alive && flight {
-            was_on.iter().for_each(|id| program.file.set_on(*id, true));
-        }
-        self.dead.extend(source);
-        self.saved.push(program);
+        self.copied.push(Copied { program, original });
     }
 
-    /// Ends the log; returns the files of which it has all.
+    /// `time`: when the program turned its events off, by its own clock.
+    fn tell_abandoned(&mut self, program: &Program, title: &str, time: u64) {
+        let from =
+            Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
+        let why = "its recorder was killed; when a ring was full, the program turned all of its \
+                   events off";
+        let entry = Entry::new(Key::EventsDisabled).between(from, os::monotonic_ns());
+        self.out.complaints.add(Key::EventsDisabled, entry.detail(&format!("{title}: {why}")));
+    }
+
+    /// Ends the log; returns the programs of which it has all.
     fn finish(
         self,
         pipeline: Pipeline,
         output: &Path,
         start_ns: u64,
-    ) -> Result<(Saved, Vec<ProgramFile>), Error> {
-        let Rescue { mut out, saved, dead, .. } = self;
+    ) -> Result<(Saved, Vec<Copied>), Error> {
+        let Rescue { mut out, copied, .. } = self;
         out.clock.look();
         out.clock.extend_error(out.earliest_ns);
-        let tsc = saved.iter().any(|p| p.file.facts.clock == Source::Tsc);
+        let tsc = copied.iter().any(|c| c.program.file.facts.clock == Source::Tsc);
         let source = if tsc { Source::Tsc } else { Source::Monotonic };
         let user_clock = Some(out.clock.event_clock(source));
         let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
@@ -288,7 +332,7 @@ impl Rescue {
             .finish(&Names::default(), &ledger, os::monotonic_ns())
             .and_then(|summary| check_whole(&summary, events + 1).map(|()| summary))
             .map_err(|e| cannot_write(output, e))?;
-        Ok((Saved { summary, ledger, programs: saved.len(), removed: 0 }, dead))
+        Ok((Saved { summary, ledger, programs: copied.len(), removed: 0 }, copied))
     }
 }
 

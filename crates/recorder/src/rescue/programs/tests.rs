@@ -12,6 +12,12 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
+fn says(log: &Path) -> u64 {
+    let reader = Reader::open(log).unwrap();
+    let say = reader.preamble().events.iter().position(|e| e.name == "SAY");
+    Stats::new(&reader).events[say.expect("the log knows the program's schema")].events
+}
+
 #[test]
 fn a_program_without_a_recorder_is_rescued_once() {
     let folder = TempDir::new().unwrap();
@@ -25,11 +31,6 @@ fn a_program_without_a_recorder_is_rescued_once() {
         |keep| rescue::save(std::slice::from_ref(&file), &log, Compression::None, keep, vec![]);
     let saved = save(true).unwrap();
     assert_eq!((saved.programs, saved.removed, saved.ledger.lost()), (1, 0, 0));
-    let says = |log: &Path| {
-        let reader = Reader::open(log).unwrap();
-        let say = reader.preamble().events.iter().position(|e| e.name == "SAY");
-        Stats::new(&reader).events[say.expect("the log knows the program's schema")].events
-    };
     assert_eq!(says(&log), 10);
     assert!(dead.path.exists());
     // With --keep, what was saved stays in the rings.
@@ -52,4 +53,48 @@ fn a_program_that_is_recorded_is_not_rescued() {
         "{error}"
     );
     assert!(!log.exists());
+}
+
+#[test]
+fn records_of_a_program_that_runs_are_freed_when_the_disk_has_them() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, true, SCHEMA_TEXT);
+    program.map.word(AT_ARMED).store(dead_pid(), Ordering::Relaxed);
+    program.begin_thread(0, 6);
+    program.begin_thread(1, 7);
+    (0..10).for_each(|n| assert!(program.log(0, SAY, n) && program.log(1, SAY, n)));
+    program.end_thread(1);
+    let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());
+    let save = |keep| {
+        let words = std::slice::from_ref(&file);
+        rescue::save(words, &log, Compression::None, keep, vec![]).unwrap();
+        says(&log)
+    };
+    assert_eq!((save(true), save(true)), (20, 20), "--keep frees nothing");
+    let emptied = program.slot_word(1, SLOT_EMPTIED);
+    assert_eq!(emptied.load(Ordering::Relaxed), 0);
+    assert_eq!((save(false), save(false)), (20, 0));
+    assert_eq!(emptied.load(Ordering::Relaxed), 2, "the slot can be used again");
+    assert_eq!(program.map.word(AT_ARMED).load(Ordering::Relaxed), 0);
+    // The ring works as before: three times as much as it holds goes through it.
+    let mut saved = 0;
+    for n in 0..3 * RING as u64 / 40 {
+        if !program.log(0, SAY, n) {
+            saved += save(false);
+            assert!(program.log(0, SAY, n));
+        }
+    }
+    assert_eq!(saved + save(false), 3 * RING as u64 / 40);
+}
+
+#[test]
+fn a_flight_recorder_goes_on_afterwards() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
+    program.map.word(AT_FLIGHT).store(1, Ordering::Relaxed);
+    program.map.byte(AT_ON + usize::from(SAY)).store(1, Ordering::Relaxed);
+    let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());
+    let saved = rescue::save(&[file], &log, Compression::None, false, vec![]);
+    assert_eq!((saved.is_ok(), program.is_on(SAY), program.is_on(TICK)), (true, true, false));
+    assert_eq!(program.map.word(AT_ARMED).load(Ordering::Relaxed), 0);
 }
