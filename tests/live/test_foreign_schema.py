@@ -106,7 +106,7 @@ def test_what_is_allowed(recorder, place):
 # A compiler that tries what a hostile schema would like it to, and says what has come of it.
 CURIOUS = """#!/bin/sh
 say() { echo "strange.klogger:1:1: error: $*" >&2; }
-[ "$(id -u)$(id -G)" = 6553465534 ] || say "user $(id -u), groups $(id -G)"
+[ "$(id -u)" -gt 65534 ] && [ "$(id -G)" = "$(id -u)" ] || say "user $(id -u), groups $(id -G)"
 for file in SECRET /root /home /etc/passwd /proc/self/environ /proc/1/cmdline /dev/mem; do
     if cat "$file" >/dev/null 2>&1 || ls "$file/" >/dev/null 2>&1; then say "reads $file"; fi
 done
@@ -165,8 +165,25 @@ def test_a_compiler_that_only_root_can_run(recorder, place):
 def test_endless_output(recorder, place):
     tools = compiler_in(place, 0o755, "#!/bin/sh\nexec yes\n")
     done = check(recorder, place, "", PATH=f"{tools}:{os.environ['PATH']}")
-    assert "failed: signal: 13" in done.stdout + done.stderr, done.stderr
+    assert "it writes more than 67108864 bytes" in done.stdout + done.stderr, done.stderr
     shutil.rmtree(tools)
+
+
+# In C, a number can be called: it is that of one of the kernel's functions.
+@pytest.mark.parametrize(
+    ("number", "fine"), [(5, True), (36, False), (109, False)], ids=["time", "write", "signal"]
+)
+def test_functions_of_the_kernel(recorder, place, number, fine):
+    code = f"static long f(void) {{ return ((long (*)(long))({number} + 0ul))(9); }}"
+    probe = "; f(); klogger(A,"
+    file = place / "strange.klogger"
+    file.write_text(
+        f"event A {{ int a }}\ncode {{ {code} }}\nprobe tracepoint task_rename(struct"
+        f" task_struct *task, const char *comm) {{ {probe} task->pid); }}\n"
+    )
+    done = recorder.command("check", file)
+    assert (done.code == 0) == fine, done.err
+    assert fine or f"calls function {number} of bpf" in done.err, done.err
 
 
 HEADERS = sorted(Path("/usr/src").glob("linux-headers-*-amd64"))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Confines compilers, because what they read is untrusted. They can access their own files and
 //! those that they are given, reach no network, and regain no privilege; one that root starts may
-//! run as user nobody.
+//! run as a user of its own.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
@@ -15,8 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The user and group ids of nobody.
-pub const NOBODY: u32 = 65534;
+mod stranger;
 
 /// Directories of compilers, their libraries and the programs that they start. Of `/etc`, what the
 /// dynamic loader reads.
@@ -49,19 +48,21 @@ pub struct Limits {
 pub struct Permits<'a> {
     pub read: &'a [&'a Path],
     pub write: &'a [&'a Path],
-    /// If root starts it, it runs as user nobody.
-    pub nobody: bool,
+    /// If root starts it, it runs as a user and in a group that no other process has, so that none
+    /// can stop it or change its memory.
+    pub as_stranger: bool,
     pub limits: Limits,
 }
 
 /// Takes effect when the program is started. Without Landlock (Linux 5.13, optional in a kernel),
-/// only running as user nobody keeps it from files; if an ordinary user starts it, nothing does.
+/// only running as another user keeps it from files; if an ordinary user starts it, nothing does.
 pub fn confine(command: &mut Command, permits: &Permits) {
     let rules = ruleset(permits.read, permits.write);
-    let nobody = permits.nobody && super::files::effective_uid() == 0;
+    let is_root = super::files::effective_uid() == 0;
+    let user = (permits.as_stranger && is_root).then(stranger::id);
     let limits = permits.limits;
     // SAFETY: between fork and exec only system calls are made.
-    unsafe { command.pre_exec(move || enter(rules.as_ref(), nobody, limits)) };
+    unsafe { command.pre_exec(move || enter(rules.as_ref(), user, limits)) };
 }
 
 /// `None`: this kernel has no Landlock.
@@ -83,7 +84,7 @@ fn ruleset(read: &[&Path], write: &[&Path]) -> Option<OwnedFd> {
     rules.ok()?.into()
 }
 
-fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()> {
+fn enter(rules: Option<&OwnedFd>, user: Option<u32>, limits: Limits) -> io::Result<()> {
     let limit = |which, most: u64| {
         let mut limit = libc::rlimit { rlim_cur: most, rlim_max: most };
         // SAFETY: the structure is valid. A lower limit stays.
@@ -99,10 +100,11 @@ fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()
     limit(libc::RLIMIT_CORE, 0);
     // SAFETY: these take numbers, and a list of no groups.
     unsafe {
-        let changed = !nobody
-            || libc::setgroups(0, std::ptr::null()) == 0
-                && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
-                && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0;
+        let changed = user.is_none_or(|id| {
+            libc::setgroups(0, std::ptr::null()) == 0
+                && libc::setresgid(id, id, id) == 0
+                && libc::setresuid(id, id, id) == 0
+        });
         // A container's root may have no other users. Then only Landlock confines the program.
         if !changed && rules.is_none() {
             return Err(io::Error::last_os_error());
@@ -136,13 +138,14 @@ pub fn home_of(program: &Path) -> PathBuf {
     }
 }
 
-/// Makes a directory and all that is in it readable for user nobody, if we are root.
+/// Makes a directory and all that is in it readable for a program that runs as a stranger, if we
+/// are root.
 pub fn lend(folder: &Path) -> io::Result<()> {
     if super::files::effective_uid() != 0 {
         return Ok(());
     }
     let give = |path: &Path, mode| {
-        std::os::unix::fs::chown(path, None, Some(NOBODY))?;
+        std::os::unix::fs::chown(path, None, Some(stranger::id()))?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
     };
     for entry in std::fs::read_dir(folder)? {

@@ -3,6 +3,7 @@
 
 pub mod bpffs;
 pub mod cgroups;
+pub mod children;
 pub mod clocks;
 pub mod code_events;
 pub mod confine;

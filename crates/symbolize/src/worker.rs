@@ -102,7 +102,7 @@ fn start(requests: &[Request], debug: &[PathBuf]) -> io::Result<Child> {
     let paths = requests.iter().map(|r| r.path.as_path()).chain(debug.iter().map(PathBuf::as_path));
     let read: Vec<&Path> = paths.chain([program.as_path()]).collect();
     // As root it reads files that only root can read; so it can read these, and change none.
-    confine(&mut command, &Permits { read: &read, write: &[], nobody: false, limits: LIMITS });
+    confine(&mut command, &Permits { read: &read, write: &[], as_stranger: false, limits: LIMITS });
     let mut child = command.spawn()?;
     let asked = Requests { debug: debug.to_vec(), requests: requests.into() };
     if let Some(input) = child.stdin.take() {

@@ -2,6 +2,7 @@
 //! Compiles a schema to a BPF object with clang. Bundled schemata were compiled when klogger was
 //! built; this is for the user's own.
 
+mod called;
 mod expanded;
 #[cfg(test)]
 mod machines;
@@ -11,14 +12,16 @@ mod sizes;
 use klogger_codegen::{KernelTypes, NamedText, RUNTIME, Runs, bpf, printable};
 use klogger_os::Error;
 use klogger_os::Uninterrupted;
+use klogger_os::children;
 use klogger_os::confine::{self, Limits, Permits};
 use klogger_schema::c::reach::BEYOND_HELP;
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Severity};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 /// Names of programs, and of Debian's packages, one per line; the preferred one first. If none is
 /// found, `clang` is tried, which may have another version. build.rs, scripts/packages, tests and
@@ -81,7 +84,11 @@ pub fn compile(
             found.iter().map(|c| (0, diagnostic(schema, c))).collect(),
         ));
     }
-    compiler.run(schema, &["-c", &texts[0].name])
+    let (object, warnings) = compiler.run(schema, &["-c", &texts[0].name])?;
+    match called::not_allowed(&object)? {
+        Some(number) => Err(CompileError::Rejected(vec![(0, called::complaint(number))])),
+        None => Ok((object, warnings)),
+    }
 }
 
 fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
@@ -110,7 +117,10 @@ struct Compiler<'a> {
 /// Far more than clang needs for the largest schemata.
 const LIMITS: Limits = Limits { cpu_seconds: 120, memory: 4 << 30, file_size: 0 };
 /// Most bytes of output.
-const OUTPUT_MAX: u64 = 64 << 20;
+const OUTPUT_MAX: usize = 64 << 20;
+/// By the clock on the wall; only a compiler that was stopped needs longer, or a machine that has
+/// no time for it.
+const WITHIN: Duration = Duration::from_secs(600);
 
 /// Disables preprocessor features that reveal which files exist.
 const NO_QUESTIONS: &[&str] =
@@ -149,20 +159,22 @@ impl Compiler<'_> {
         let permits = Permits {
             read: &[self.folder, home.as_path()],
             write: &[],
-            nobody: true,
+            as_stranger: true,
             limits: LIMITS,
         };
         confine::confine(&mut command, &permits);
-        let (status, written, said) = output(command).map_err(|e| self.cannot_run(&e))?;
-        let text = String::from_utf8_lossy(&said);
+        let said = children::output(command, OUTPUT_MAX, WITHIN);
+        let said = said.map_err(|e| self.cannot_run(&e))?;
+        let text = String::from_utf8_lossy(&said.stderr);
         let found = diagnostics(schema, &text);
-        if status.success() {
-            return Ok((written, found));
+        if said.status.success() {
+            return Ok((said.stdout, found));
         }
         if found.iter().any(|d| d.severity == Severity::Error) {
             return Err(CompileError::Rejected(found.into_iter().map(|d| (0, d)).collect()));
         }
-        let why = if text.trim().is_empty() { status.to_string() } else { text.trim().to_string() };
+        let why =
+            if text.trim().is_empty() { said.status.to_string() } else { text.trim().to_string() };
         Err(Error::new(format!("{} failed: {why}", self.program.display())).into())
     }
 
@@ -176,31 +188,14 @@ impl Compiler<'_> {
                 "install a clang that all users can execute: apt-get install {} (or newer)",
                 oldest()
             )),
+            io::ErrorKind::TimedOut => Error::new(format!(
+                "{program} has not ended within {} minutes, and was killed",
+                WITHIN.as_secs() / 60
+            ))
+            .help("was it stopped, or is the machine busy?"),
             _ => Error::new(format!("cannot run {program}: {error}")),
         }
     }
-}
-
-/// Runs a program. If it writes more than [`OUTPUT_MAX`], it is ended, and that is an error.
-fn output(mut command: Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let messages = std::thread::Builder::new().spawn(move || at_most(stderr));
-    let messages = messages.inspect_err(|_| {
-        let _ = child.kill().and_then(|()| child.wait());
-    })?;
-    // When reading stops, the program ends by SIGPIPE.
-    let written = at_most(stdout);
-    let said = messages.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-    let status = child.wait()?;
-    Ok((status, written?, said?))
-}
-
-fn at_most(from: Option<impl Read>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.map_or(Ok(0), |f| f.take(OUTPUT_MAX).read_to_end(&mut bytes))?;
-    Ok(bytes)
 }
 
 /// What clang says once for each place that uses the stack, most of them in generated C.

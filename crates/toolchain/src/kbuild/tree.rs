@@ -150,7 +150,7 @@ impl Tree {
         command.env("TMPDIR", folder).env("CCACHE_DISABLE", "1");
         confine::confine(
             command,
-            &Permits { read: &read, write: &[folder], nobody: false, limits: LIMITS },
+            &Permits { read: &read, write: &[folder], as_stranger: false, limits: LIMITS },
         );
     }
 }
