@@ -222,3 +222,12 @@ def test_a_sleeper_is_chosen_when_the_recording_starts(recorder, clean_kernel):
     assert first == (sleeper.pid,)
     assert log.rows(f"SELECT count(*) > 0 FROM schedin WHERE pid = {sleeper.pid}") == [(True,)]
     assert log.rows(f"SELECT count(*) FROM schedin WHERE pid != {sleeper.pid}") == [(0,)]
+
+
+def test_a_name_that_no_thread_has(recorder, schema, clean_kernel):
+    """That nothing was lost is true, and no answer."""
+    done, _ = recorder.run("-s", schema, "--comm", "nosuchname", "--", "true")
+    assert "no thread named nosuchname has logged an event" in " ".join(done.err.split()), done.err
+    done, _ = recorder.run("-s", "scheduler", "--comm", "sh", "--", "sh", "-c", ": ; sleep 0")
+    assert "has logged an event" not in " ".join(done.err.split()), done.err
+    assert " kB in " in done.err or " bytes in " in done.err, done.err

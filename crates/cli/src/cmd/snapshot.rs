@@ -5,6 +5,7 @@ use super::record::values::duration;
 use super::{Format, Outcome};
 use crate::failure::Failure;
 use crate::terminal;
+use crate::text::info_text::size;
 use indicatif::HumanCount;
 use klogger_log::text::escaped;
 use klogger_recorder::snapshots::Made;
@@ -78,7 +79,7 @@ fn json_of(made: &Made) -> String {
 fn line(made: &Made) -> String {
     let seconds = made.to_ns.saturating_sub(made.from_ns) as f64 / 1e9;
     let short = if made.short { " (the history does not reach back farther)" } else { "" };
-    let (events, bytes) = (HumanCount(made.events), made.bytes as f64 / 1e6);
+    let (events, bytes) = (HumanCount(made.events), size(made.bytes));
     let file = made.file.display();
-    format!("{file}: {events} events of the last {seconds:.3} s{short}, {bytes:.1} MB")
+    format!("{file}: {events} events of the last {seconds:.3} s{short}, {bytes}")
 }

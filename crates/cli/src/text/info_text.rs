@@ -50,7 +50,8 @@ fn line(out: &mut String, label: &str, text: &str) {
     paragraph(out, label, text, LABEL, terminal::width());
 }
 
-fn size(bytes: u64) -> String {
+/// Of a file: `1234 bytes`, `12.3 kB`.
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),
         10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),

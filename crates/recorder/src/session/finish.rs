@@ -17,8 +17,10 @@ use crate::{Message, Outcome, ledger, snapshots};
 use klogger_engines::engine::Moment;
 use klogger_engines::stacks::StackTable;
 use klogger_log::ledger::{Entry, Key, Ledger, TriggerCount};
+use klogger_log::writer::Summary;
 use klogger_os as os;
 use klogger_os::{Error, Signal};
+use klogger_ring::block::Builtin;
 use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
@@ -90,6 +92,7 @@ impl Session {
             Ok(finished) => (finished, failure),
             Err(e) => (summary, failure.or(Some(e))),
         };
+        self.tell_if_none_came(&summary, &events);
         Ok(Outcome {
             summary,
             ledger,
@@ -173,6 +176,19 @@ impl Session {
     }
 
     /// Everything that the recording has lost.
+    /// Threads were chosen, and none of them has logged: the words may be wrong.
+    fn tell_if_none_came(&mut self, summary: &Summary, own: &Builtin) {
+        let threads = self.recorder().threads;
+        let is_own = |id: u16| own.0.iter().any(|e| e.id == id && e.schema == "klogger");
+        let came = summary.counts.iter().any(|(id, records)| *records > 0 && !is_own(*id));
+        if !threads.are_all() && !came {
+            self.notes.push(format!(
+                "no thread {} has logged an event: none ran, or none did what is recorded",
+                threads.words()
+            ));
+        }
+    }
+
     fn ledger(&mut self, ends: &[Finished], writer: &Ended, late: u64, span: (u64, u64)) -> Ledger {
         let entries = ledger::of_engines(&self.engines, &self.layouts, ends, span);
         let mut ledger = Ledger { entries, ..Ledger::default() };

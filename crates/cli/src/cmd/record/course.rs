@@ -2,6 +2,7 @@
 //! Prints the course of a recording: that it has started, its progress, and the summary.
 
 use crate::messages;
+use crate::text::info_text::size;
 use crate::text::ledger_text;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_os::files::discards;
@@ -77,10 +78,10 @@ impl Course {
         let to_stdout = is_stdout(&self.log);
         let place = if to_stdout { "standard output".into() } else { log.to_string() };
         let mut text = format!(
-            "klogger: {} events in {seconds:.2} s ({} /s), {:.1} MB in {place}; {}.\n",
+            "klogger: {} events in {seconds:.2} s ({} /s), {} in {place}; {}.\n",
             HumanCount(s.events),
             HumanCount((s.events as f64 / seconds.max(0.001)) as u64),
-            s.bytes as f64 / 1e6,
+            size(s.bytes),
             messages::losses(&outcome.ledger)
         );
         text += &ledger_text::summary(&outcome.ledger);
@@ -120,9 +121,9 @@ fn progress_text(p: &Progress) -> String {
     let lost =
         if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
     format!(
-        "{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}",
+        "{seconds:.1} s  {} events ({} /s)  {}  {lost}",
         HumanCount(p.events),
         HumanCount(rate as u64),
-        p.bytes as f64 / 1e6
+        size(p.bytes)
     )
 }
