@@ -19,6 +19,7 @@ from klogger import costs, folders, losses, rules, spans
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
+from klogger.numerals import agreed
 from klogger.sqltext import identifier
 from klogger.statements import Connection, execute_whole, executed, include
 from klogger.units import plain
@@ -27,8 +28,6 @@ from klogger.units import plain
 ROWS_MAX = 2000
 POINTS_MAX = 8000
 TEXTS_MAX = 20
-# Of a finding that describes and explains nothing: its analysis gives no weight.
-LOW_WEIGHT = 0.0
 
 # What DuckDB says of a table that is not there. Events have names in capitals.
 ABSENT = re.compile(r"Table with name ([A-Z][A-Z0-9_]*) does not exist")
@@ -55,7 +54,7 @@ class Result:
     """`status` is answer, empty, not_recorded or failed; `reason` says why it is not an answer.
 
     `weights` has a number from 0 to 1 for each of `findings`: the share of the recorded time or
-    work that it explains.
+    work that it explains; `None` for one that describes, and explains nothing.
     """
 
     analysis: Analysis
@@ -64,7 +63,7 @@ class Result:
     table: Rows = field(default_factory=Rows)
     points: Rows = field(default_factory=Rows)
     findings: list[str] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
+    weights: list[float | None] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
     # Why it has failed, if it could be run at all.
@@ -258,7 +257,7 @@ def fill_all(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
                     for row in section_rows(one, cursor, section).rows
                     if row and row[0] is not None
                 ]
-                result.findings = [str(row[0]) for row in said]
+                result.findings = [agreed(str(row[0])) for row in said]
                 result.weights = [weight_of(row) for row in said]
     result.warnings += own_warnings(one, cursor)
     if "picture" not in one.sections:
@@ -290,17 +289,17 @@ def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:
     if "warning" not in one.sections:
         return []
     return sorted(
-        str(row[0])
+        agreed(str(row[0]))
         for row in section_rows(one, cursor, "warning").rows
         if row and row[0] is not None
     )
 
 
-def weight_of(row: list[Any]) -> float:
+def weight_of(row: list[Any]) -> float | None:
     """The second column of a finding, if there is one."""
     given = row[1] if len(row) > 1 else None
     if isinstance(given, bool) or not isinstance(given, (int, float)):
-        return LOW_WEIGHT
+        return None
     return min(max(float(given), 0.0), 1.0)
 
 

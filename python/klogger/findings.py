@@ -7,34 +7,36 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from klogger.executor import LOW_WEIGHT, Result
+from klogger.executor import Result
 
 COUNT = 3
-# What explains less is not what a report begins with. Findings that have no weight are not judged
-# by it.
-LEAST_WEIGHT = 0.01
+# What explains less than this part of what the heaviest finding explains is not what a report
+# begins with: beside an hour of sleep, less than 3.6 seconds.
+LEAST_PART = 0.001
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`weight`: the share, 0 to 1, of the recorded time or work that it explains."""
+    """`weight`: the share, 0 to 1, of the recorded time or work that it explains; `None`: its
+    analysis does not say.
+    """
 
     text: str
-    weight: float
+    weight: float | None
     analysis: str
+
+
+def by_weight(found: Iterable[Finding]) -> list[Finding]:
+    """The heaviest first, then those without a weight. Equals stay in their order."""
+    return sorted(found, key=lambda f: (f.weight is None, -(f.weight or 0.0)))
 
 
 def of(result: Result) -> list[Finding]:
     """What one analysis found, the heaviest first."""
     if result.status != "answer":
         return []
-    pairs = zip_longest(result.findings, result.weights, fillvalue=LOW_WEIGHT)
-    found = [Finding(str(text), float(weight), result.analysis.name) for text, weight in pairs]
-    return sorted(found, key=lambda f: -f.weight)
-
-
-def is_heavy(finding: Finding) -> bool:
-    return finding.weight == LOW_WEIGHT or finding.weight >= LEAST_WEIGHT
+    pairs = zip_longest(result.findings, result.weights)
+    return by_weight(Finding(str(text), weight, result.analysis.name) for text, weight in pairs)
 
 
 def first(results: Iterable[Result], count: int = COUNT) -> list[Finding]:
@@ -42,7 +44,9 @@ def first(results: Iterable[Result], count: int = COUNT) -> list[Finding]:
 
     Among equals the order of the analyses decides.
     """
-    each = [found for found in ([f for f in of(r) if is_heavy(f)] for r in results) if found]
-    best = sorted((found[0] for found in each), key=lambda f: -f.weight)
-    rest = sorted((f for found in each for f in found[1:]), key=lambda f: -f.weight)
-    return sorted((best + rest)[:count], key=lambda f: -f.weight)
+    all_found = [of(result) for result in results]
+    least = LEAST_PART * max((f.weight or 0.0 for found in all_found for f in found), default=0.0)
+    kept = [[f for f in found if f.weight is None or f.weight >= least] for found in all_found]
+    best = by_weight(found[0] for found in kept if found)
+    rest = by_weight(f for found in kept for f in found[1:])
+    return by_weight((best + rest)[:count])

@@ -21,6 +21,7 @@ LAYERS = [
         "sources",
         "outputs",
         "durations",
+        "numerals",
         "units",
         "sqltext",
         "sqlerror",
