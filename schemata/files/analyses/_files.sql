@@ -57,9 +57,9 @@ SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), fd, inode
     took, CASE WHEN op IN (1, 4, 22) THEN 'read' ELSE 'write' END, 0, 0
 FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (1, 2, 4, 5, 22, 23);
 
--- Tables of descriptors. A key is the id of a table, or of a process whose DESCRIPTORS are not in the
--- log the number of that: then its threads share one table, and a new process has a copy. A key may
--- be used again by a later table, so each table has a number, and a time from which it is its key's.
+-- Tables of descriptors. A key is the id of a table, or of a process whose DESCRIPTORS are not in
+-- the log its number: then its threads share one table, and a new process has a copy. A key may be
+-- used again by a later table, so each table has a number, and a time from which it has the key.
 CREATE TEMP TABLE files_key AS
 SELECT tid, time, id AS key, nullif(copied, 0) AS parent FROM DESCRIPTORS
 UNION ALL
@@ -90,8 +90,8 @@ FROM had AS h ASOF LEFT JOIN PROCESS_EXIT AS x ON x.pid = h.tid AND h.time < x.t
 
 -- What descriptors were given, numbered: first the open files, by their ids, then the copies.
 CREATE TEMP TABLE files_open AS
-SELECT row_number() OVER (ORDER BY o.time, pid) AS id, o.time, pid, tgid, coalesce(tab, -pid) AS tab,
-    result AS fd, path, inode, device, size, mtime, took, mode
+SELECT row_number() OVER (ORDER BY o.time, pid) AS id, o.time, pid, tgid,
+    coalesce(tab, -pid) AS tab, result AS fd, path, inode, device, size, mtime, took, mode
 FROM files_look AS o ASOF LEFT JOIN files_has AS h ON h.tid = o.pid AND o.time >= h.time
 WHERE opens AND result >= 0;
 SET VARIABLE files_opens = (SELECT count(*) FROM files_open);
