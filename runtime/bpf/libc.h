@@ -61,7 +61,8 @@ static __always_inline int klogger_is_libc(const __u64 *name)
 	const __u64 low = ~0ull >> 8;
 
 	/* libc.so.6; before 2.34 libc-2.N.so, libpthread-2.N.so, libpthread.so.0 */
-	return (name[0] == KLOGGER_WORD('l', 'i', 'b', 'c', '.', 's', 'o', '.') && name[1] == '6') ||
+	return (name[0] == KLOGGER_WORD('l', 'i', 'b', 'c', '.', 's', 'o', '.') &&
+		name[1] == '6') ||
 	       (name[0] & low) == KLOGGER_WORD('l', 'i', 'b', 'c', '-', '2', '.', 0) ||
 	       name[0] == KLOGGER_WORD('l', 'i', 'b', 'p', 't', 'h', 'r', 'e');
 }
@@ -77,7 +78,8 @@ static __noinline int klogger_by_libc(void)
 	__u64 ip = klogger_saved_ip(regs), before = 0;
 	struct klogger_mapped found = {};
 
-	if (bpf_find_vma(task, ip, klogger_see_mapping, &found, 0) || !klogger_is_libc(found.name) ||
+	if (bpf_find_vma(task, ip, klogger_see_mapping, &found, 0) ||
+	    !klogger_is_libc(found.name) ||
 	    bpf_probe_read_user(&before, sizeof(before), (void *)(ip - sizeof(before))))
 		return 0;
 	return !KLOGGER_IS_PASSED_ON(before);

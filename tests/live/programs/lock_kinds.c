@@ -6,7 +6,7 @@
  *                               the waiting thread holds; it calls the kernel by syscall(), or by
  *                               an instruction of its own
  *   lock_kinds rwlock|robust|recursive|pi   those of the C library
- *   lock_kinds dead             two threads take two robust mutexes in opposite order, until SIGTERM
+ *   lock_kinds dead             two threads take two robust mutexes in opposite order
  *
  * Prints "WAITER HOLDER", ids of threads in their PID namespace.
  */
