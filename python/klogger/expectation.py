@@ -8,6 +8,7 @@ log:
   process 10 hog                          thread id, name [, from, to]
   10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others: 0)
   stack 5 mutex_lock pipe_write           a kernel stack: number, functions from the innermost on
+  user_stack 6 read main                  a user stack
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
   cost SCHEDIN=50                         what logging an event took, ns
   10us  0  LOOK call=openat               a field `as place`: its name
@@ -114,7 +115,7 @@ class Made:
 
     processes: list[tuple[int, str, int, int | None]] = field(default_factory=list)
     ledger: list[dict[str, Any]] = field(default_factory=list)
-    stacks: list[tuple[int, list[str]]] = field(default_factory=list)
+    stacks: list[tuple[int, str, list[str]]] = field(default_factory=list)
     meta: dict[str, Any] = field(default_factory=dict)
     end: int | None = 0
     places: list[str] = field(default_factory=list)
@@ -134,8 +135,9 @@ class Made:
             case ["process", pid, comm, *times]:
                 first, last, *_ = [*map(time_of, times), None, None]
                 self.processes.append((int(pid), comm, first or 0, last))
-            case ["stack", number, *frames]:
-                self.stacks.append((int(number), frames))
+            case ["stack" | "user_stack" as of, number, *frames]:
+                kind = "user" if of == "user_stack" else "kernel"
+                self.stacks.append((int(number), kind, frames))
             case ["ledger", *pairs]:
                 self.ledger.append(values_of(pairs))
             case ["end", time]:
@@ -205,14 +207,13 @@ def column_of(sql_type: str, given: Any) -> Any:
 
 
 def write_stacks(
-    con: duckdb.DuckDBPyConnection, out: Path, stacks: list[tuple[int, list[str]]]
+    con: duckdb.DuckDBPyConnection, out: Path, stacks: list[tuple[int, str, list[str]]]
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     con.execute(f"CREATE TABLE klogger_stack ({TABLES['stack']})")
     con.executemany(
-        "INSERT INTO klogger_stack (id, frames, text, kind, whole)"
-        " VALUES (?, ?, ?, 'kernel', true)",
-        [(n, f, "<".join(f)) for n, f in stacks],
+        "INSERT INTO klogger_stack (id, frames, text, kind, whole) VALUES (?, ?, ?, ?, true)",
+        [(n, f, "<".join(f), kind) for n, kind, f in stacks],
     )
     con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
 

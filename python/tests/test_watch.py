@@ -138,6 +138,26 @@ def test_a_thread_may_wait_for_itself() -> None:
     assert isinstance(one, Deadlock) and len(one.waits) == 1
 
 
+def test_a_holder_may_be_a_guess_that_a_name_proves(tmp_path: Path) -> None:
+    guess = event(0, "WAIT", lock=0xA0, user_stack=7, holder=0, guess=11, op=0, tid=11, tgid=10)
+    (one,) = found([guess, waited(300, 11, 0xA0)])
+    assert isinstance(one, Deadlock) and not one.known
+    names = ["futex_wait", "__lll_lock_wait"]
+    teller = account.Teller(0, tmp_path, 0)
+    teller.stack = lambda number: [{"function": name} for name in names]  # type: ignore
+    assert teller.proved(one).known
+    title = teller.deadlock(teller.proved(one)).title
+    assert title.startswith("dead-lock in ")
+    names[:] = ["syscall", "__lll_lock_wait"]
+    told = teller.deadlock(teller.proved(one))
+    assert told.title.startswith("perhaps a dead-lock in ") and told.data["finding"] == "guess"
+    names[:] = []
+    assert not teller.proved(one).known
+    # What is known stays so.
+    (known,) = found([wait(0, 11, 0xA0, 11), waited(300, 11, 0xA0)])
+    assert isinstance(known, Deadlock) and teller.proved(known).known
+
+
 @pytest.mark.parametrize(
     "events",
     [

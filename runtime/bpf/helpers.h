@@ -46,6 +46,8 @@ static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *first,
 					   __u64 flags) = (void *)156;
 static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+static long (*const bpf_find_vma)(struct task_struct *task, __u64 address, void *call, void *data,
+				  __u64 flags) = (void *)180;
 
 static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
 /* The result of the function of a program that runs at its exit. */

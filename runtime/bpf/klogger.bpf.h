@@ -26,6 +26,8 @@
 #include "read.h"
 #include "user.h"
 #include "user_stack.h"
+#include "namespaces.h"
+#include "libc.h"
 #include "objects.h"
 
 /*

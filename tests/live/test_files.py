@@ -153,6 +153,16 @@ def test_what_is_done_through_copies_and_by_children_belongs_to_the_path(
     assert unused == [(f"{tmp_path}/.", 1)]
 
 
+def test_a_descriptor_is_that_of_the_table_which_its_thread_has(recorder, workloads, tmp_path):
+    """Of tables that processes share, that threads have left, or that exec has made."""
+    done, path = recorder.run("-s", SCHEMA, "--", workloads / "shared_tables", tmp_path)
+    assert done.code == 0, done.err
+    wanted = {name: int(size) for name, size in map(str.split, done.out.splitlines())}
+    tables = answers(recorder.klogger, path)
+    assert {name: of_path(tables, tmp_path / name, "read") for name in wanted} == wanted
+    assert not [row for row in tables["unread"] if row["folder"] == str(tmp_path)]
+
+
 @pytest.mark.full("others of this file are in the gate")
 def test_a_relative_path_of_chdir_begins_in_the_directory_that_is_left(recorder, tmp_path):
     (tmp_path / "left/entered").mkdir(parents=True)

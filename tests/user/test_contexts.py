@@ -27,3 +27,13 @@ def test_contexts_of_programs(build, recorder, enter):
     assert [row[-1] for row in found] == ["more than 15 ch", "of a thread", "more than 15 ch"]
     if enter:
         assert found[0][5] == 1
+        check_threads(recorder.log(out))
+
+
+def check_threads(log):
+    """Each event belongs to a thread by the kernel's number, or to one that is known to be none."""
+    main, other, handler = (tid for (tid,) in log.rows("SELECT tid FROM who ORDER BY n"))
+    assert main == handler == log.one("SELECT max(pid) FROM PROCESS_EXISTS") and main != other
+    unknown = log.one("SELECT count(*) FROM ledger WHERE key = 'user_thread'")
+    assert unknown == int(other > 1 << 22)
+    assert unknown or other > main

@@ -41,7 +41,7 @@ examples:
 A crash is a process that is ended by a signal whose default is a core dump (SIGSEGV, SIGABRT,
 SIGFPE ...), or by a SIGKILL of the kernel (out of memory). A signal that a program handles is no
 crash. A dead-lock is a circle of threads, each of which has waited for 100 ms for a mutex that the
-next one holds.
+next one holds. Where the holder is a guess, it is "perhaps a dead-lock", and no finding.
 
 Exit code: 3 if anything was found; otherwise the command's own.
 """
@@ -152,8 +152,11 @@ def follow(args: argparse.Namespace, stream: Stream, out: IO[str]) -> list[Crash
         teller.since = detector.began
         new += blocked.look(detector)
         for one in new:
-            tell(args, out, teller, one)
-        found += new
+            looked = teller.proved(one) if isinstance(one, Deadlock) else one
+            tell(args, out, teller, looked)
+            # A guess is told, and is no finding.
+            if isinstance(looked, Crash) or looked.known:
+                found.append(looked)
         if found and args.stop_on_find:
             stream.end()
     return found

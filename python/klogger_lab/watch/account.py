@@ -7,10 +7,11 @@ from the log.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from typing import Any
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.program import JSON, answer, find_klogger
-from klogger_lab.watch.detect import Crash, Deadlock
+from klogger_lab.watch.detect import Crash, Deadlock, Wait
 
 # Of a stack, so many functions are printed.
 FRAMES = 16
+# Names that only glibc has, of what waits for its mutexes, as in _futex.sql.
+OF_GLIBC = re.compile(r"_*(GI_+)?(lll_[a-z]*lock_wait|pthread_mutex_lock_full)\b")
 # Where the last events are looked for: so many ns before the end, or else in all of the log.
 REACHES = (50_000_000, 2_000_000_000)
 # What is written to the log is up to so many seconds late.
@@ -77,7 +80,8 @@ class Teller:
 
     def deadlock(self, found: Deadlock) -> Account:
         count = len(found.waits)
-        title = f"dead-lock in {found.process.name}: " + (
+        title = "" if found.known else "perhaps a "
+        title += f"dead-lock in {found.process.name}: " + (
             "a thread waits for a lock that it holds"
             if count == 1
             else f"{count} threads wait for each other"
@@ -88,16 +92,31 @@ class Teller:
         threads = []
         for wait in found.waits:
             frames = self.stack(wait.stack)
-            text += rows(f"{wait.thread}", [f"waits for {wait.lock:#x}, held by {wait.holder}"])
+            holder = f"{'perhaps ' if wait.guessed else ''}held by {wait.holder}"
+            text += rows(f"{wait.thread}", [f"waits for {wait.lock:#x}, {holder}"])
             text += rows("", shown(frames))
             threads.append({**asdict(wait), "stack": frames})
         events = self.last_events(found.time)
         text += rows("before", events)
         data = {
-            "finding": "deadlock", "time": found.time, "process": asdict(found.process),
-            "lasted": found.lasted, "threads": threads, "before": events,
+            "finding": "deadlock" if found.known else "guess", "time": found.time,
+            "process": asdict(found.process), "lasted": found.lasted, "threads": threads,
+            "before": events,
         }  # fmt: skip
         return Account(title, text, data)
+
+    def proved(self, found: Deadlock) -> Deadlock:
+        """With what the names of functions prove of its guesses: that it is glibc that waits."""
+        return replace(
+            found, waits=tuple(replace(w, guessed=self.is_guess(w)) for w in found.waits)
+        )
+
+    def is_guess(self, wait: Wait) -> bool:
+        if not wait.guessed:
+            return False
+        names = [str(frame.get("function")) for frame in self.stack(wait.stack)]
+        innermost = next((name for name in names if not name.startswith("futex_wait")), "")
+        return OF_GLIBC.match(innermost) is None
 
     def stack(self, number: int) -> list[dict[str, Any]]:
         """Empty if there is none. A recorder that has ended has written the names to its log."""

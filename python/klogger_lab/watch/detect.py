@@ -6,9 +6,9 @@ the kernel sent of itself: out of memory, `cgroup.kill`, a hard limit of CPU tim
 handler is none, nor is one that somebody sends to end a process: SIGTERM, SIGINT, SIGKILL.
 
 A dead-lock is a circle of threads, each of which waits for a lock that the next one holds. Who
-holds a lock is known when a thread begins to wait (`WAIT.holder`). It is a dead-lock if the circle
-lasts for `LASTS`: the events say so if it ends later than that, and as long as nothing happens,
-`candidates` are to be looked at (`blocked.py`).
+holds a lock is known when a thread begins to wait (`WAIT.holder`), or is a guess (`WAIT.guess`). It
+is a dead-lock if the circle lasts for `LASTS`: the events say so if it ends later than that, and as
+long as nothing happens, `candidates` are to be looked at (`blocked.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Crash:
 
 @dataclass(frozen=True)
 class Wait:
-    """A thread waits for a lock."""
+    """A thread waits for a lock. `guessed`: who holds it is not known; it would be this thread if
+    the lock were a mutex of glibc.
+    """
 
     thread: int
     tgid: int
@@ -78,6 +80,7 @@ class Wait:
     holder: int
     since: int
     stack: int
+    guessed: bool = False
 
 
 @dataclass
@@ -90,6 +93,10 @@ class Deadlock:
     process: Process
     time: int
     lasted: int | None = None
+
+    @property
+    def known(self) -> bool:
+        return not any(wait.guessed for wait in self.waits)
 
 
 @dataclass
@@ -248,9 +255,10 @@ class Detector:
         thread, tgid, lock = number(event, "tid"), number(event, "tgid"), number(event, "lock")
         self.stop_waiting(thread)
         self.tgids.setdefault(thread, tgid)
+        holder, guess = number(event, "holder"), number(event, "guess")
         wait = Wait(
-            thread, tgid, lock, number(event, "holder"), number(event, "time"),
-            number(event, "user_stack"),
+            thread, tgid, lock, holder or guess, number(event, "time"),
+            number(event, "user_stack"), guessed=holder == 0 and guess != 0,
         )  # fmt: skip
         self.waits[thread] = wait
         self.waiters[tgid, lock].add(thread)

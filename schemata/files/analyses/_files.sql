@@ -57,62 +57,84 @@ SELECT time, tid, coalesce(t.tgid, r.tid), 'io_uring:' || ring_op(op), fd, inode
     took, CASE WHEN op IN (1, 4, 22) THEN 'read' ELSE 'write' END, 0, 0
 FROM RING AS r LEFT JOIN klogger.thread AS t ON t.pid = r.tid WHERE op IN (1, 2, 4, 5, 22, 23);
 
+-- Tables of descriptors. A key is the id of a table, or of a process whose DESCRIPTORS are not in
+-- the log its number: then its threads share one table, and a new process has a copy. A key may be
+-- used again by a later table, so each table has a number, and a time from which it has the key.
+CREATE TEMP TABLE files_key AS
+SELECT tid, time, id AS key, nullif(copied, 0) AS parent FROM DESCRIPTORS
+UNION ALL
+SELECT f.pid, f.time, f.tgid, CASE WHEN f.pid = f.tgid THEN coalesce(d.id, t.tgid, f.parent) END
+FROM PROCESS_FORK AS f ASOF LEFT JOIN DESCRIPTORS AS d ON d.tid = f.parent AND f.time >= d.time
+LEFT JOIN klogger.thread AS t ON t.pid = f.parent
+WHERE f.pid NOT IN (SELECT tid FROM DESCRIPTORS)
+UNION ALL
+SELECT pid, -1, any_value(tgid), NULL FROM klogger.thread
+WHERE pid NOT IN (SELECT tid FROM DESCRIPTORS) GROUP BY pid;
+CREATE TEMP TABLE files_table AS
+WITH born AS (
+    SELECT key, time AS born, parent FROM files_key WHERE parent IS NOT NULL
+    UNION SELECT key, -1, NULL FROM files_key
+    UNION SELECT parent, -1, NULL FROM files_key WHERE parent IS NOT NULL
+), numbered AS (SELECT row_number() OVER (ORDER BY born, key) AS tab, * FROM born)
+SELECT n.tab, n.key, n.born, p.tab AS parent
+FROM numbered AS n ASOF LEFT JOIN numbered AS p ON p.key = n.parent AND n.born > p.born;
+-- Which table a thread has, from when on, and until when.
+CREATE TEMP TABLE files_has AS
+WITH had AS (
+    SELECT k.tid, k.time, t.tab
+    FROM files_key AS k ASOF JOIN files_table AS t ON t.key = k.key AND k.time >= t.born
+)
+SELECT h.tid, h.time, h.tab,
+    least(x.time, lead(h.time) OVER (PARTITION BY h.tid ORDER BY h.time)) AS until
+FROM had AS h ASOF LEFT JOIN PROCESS_EXIT AS x ON x.pid = h.tid AND h.time < x.time;
+
 -- What descriptors were given, numbered: first the open files, by their ids, then the copies.
 CREATE TEMP TABLE files_open AS
-SELECT row_number() OVER (ORDER BY time, pid) AS id, time, pid, tgid, result AS fd, path, inode,
-    device, size, mtime, took, mode
-FROM files_look WHERE opens AND result >= 0;
+SELECT row_number() OVER (ORDER BY o.time, pid) AS id, o.time, pid, tgid,
+    coalesce(tab, -pid) AS tab, result AS fd, path, inode, device, size, mtime, took, mode
+FROM files_look AS o ASOF LEFT JOIN files_has AS h ON h.tid = o.pid AND o.time >= h.time
+WHERE opens AND result >= 0;
 SET VARIABLE files_opens = (SELECT count(*) FROM files_open);
 CREATE TEMP TABLE files_given AS
-SELECT id AS node, tgid, fd, time, NULL::INT AS source FROM files_open
+SELECT id AS node, tab, fd, time, NULL::INT AS source FROM files_open
 UNION ALL
 SELECT getvariable('files_opens') + row_number() OVER (ORDER BY c.time, c.tid),
-    coalesce(t.tgid, c.tid), c.result, c.time, c.fd
-FROM COPIED AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid
+    coalesce(tab, -c.tid), c.result, c.time, c.fd
+FROM COPIED AS c ASOF LEFT JOIN files_has AS h ON h.tid = c.tid AND c.time >= h.time
 WHERE c.result >= 0 AND c.result <> c.fd;
 
--- Processes, and from whom they have inherited their descriptors.
-CREATE TEMP TABLE files_life AS
-WITH forked AS (
-    SELECT f.tgid, f.time AS born, coalesce(t.tgid, f.parent) AS parent
-    FROM PROCESS_FORK AS f LEFT JOIN klogger.thread AS t ON t.pid = f.parent
-    WHERE f.pid = f.tgid
-)
-SELECT f.*, p.born AS parent_born
-FROM forked AS f ASOF LEFT JOIN forked AS p ON p.tgid = f.parent AND f.born > p.born;
-
 -- What was done through a descriptor (and copies of it, of no kind), with what it was given before.
--- Without that, the process has inherited it when it was born.
+-- Without that, its table has it from the one that it was copied from.
 CREATE TEMP TABLE files_through AS
-SELECT u.*, g.node, CASE WHEN g.node IS NULL THEN l.born END AS born
+SELECT u.*, g.node
 FROM (
-    SELECT NULL AS copy, tgid, fd, time, kind, call, result, text, entries, took, inode, device
-    FROM files_use
+    SELECT NULL AS copy, coalesce(tab, -pid) AS tab, tgid, fd, u.time, kind, call, result, text,
+        entries, took, inode, device
+    FROM files_use AS u ASOF LEFT JOIN files_has AS h ON h.tid = u.pid AND u.time >= h.time
     UNION ALL
-    SELECT node, tgid, source, time, NULL, NULL, 0, 0, 0, 0, 0, 0 FROM files_given
+    SELECT node, tab, NULL, source, time, NULL, NULL, 0, 0, 0, 0, 0, 0 FROM files_given
     WHERE source IS NOT NULL
-) AS u ASOF LEFT JOIN files_given AS g ON g.tgid = u.tgid AND g.fd = u.fd AND u.time >= g.time
-ASOF LEFT JOIN files_life AS l ON l.tgid = u.tgid AND u.time >= l.born;
+) AS u ASOF LEFT JOIN files_given AS g ON g.tab = u.tab AND g.fd = u.fd AND u.time >= g.time;
 
--- Inherited descriptors, back to the first process that is known.
+-- Inherited descriptors, back to the first table that is known.
 CREATE TEMP TABLE files_inherited AS
 WITH RECURSIVE inherited AS (
-    SELECT tgid, born, fd FROM files_through WHERE born IS NOT NULL
+    SELECT tab, fd FROM files_through WHERE node IS NULL
     UNION
-    SELECT l.parent, l.parent_born, i.fd
-    FROM inherited AS i JOIN files_life AS l USING (tgid, born) WHERE l.parent_born IS NOT NULL
+    SELECT t.parent, i.fd
+    FROM inherited AS i JOIN files_table AS t USING (tab) WHERE t.parent IS NOT NULL
 )
-SELECT -row_number() OVER (ORDER BY born, tgid, fd) AS node, tgid, born, fd, l.parent, l.parent_born
-FROM inherited JOIN files_life AS l USING (tgid, born);
+SELECT -row_number() OVER (ORDER BY born, tab, fd) AS node, tab, born, fd, parent
+FROM inherited JOIN files_table USING (tab) WHERE parent IS NOT NULL;
 -- From which descriptor each copy and each inherited one is, and so from which open file.
 CREATE TEMP TABLE files_from AS
 SELECT t.copy AS node, coalesce(t.node, i.node) AS source
-FROM files_through AS t LEFT JOIN files_inherited AS i USING (tgid, born, fd) WHERE copy IS NOT NULL
+FROM files_through AS t LEFT JOIN files_inherited AS i USING (tab, fd) WHERE copy IS NOT NULL
 UNION ALL
 SELECT i.node, coalesce(g.node, p.node)
 FROM files_inherited AS i ASOF LEFT JOIN files_given AS g
-    ON g.tgid = i.parent AND g.fd = i.fd AND i.born >= g.time
-LEFT JOIN files_inherited AS p ON p.tgid = i.parent AND p.born = i.parent_born AND p.fd = i.fd;
+    ON g.tab = i.parent AND g.fd = i.fd AND i.born >= g.time
+LEFT JOIN files_inherited AS p ON p.tab = i.parent AND p.fd = i.fd;
 CREATE TEMP TABLE files_origin AS
 WITH RECURSIVE origin AS (
     SELECT node, source AS id FROM files_from
@@ -127,26 +149,30 @@ CREATE TEMP TABLE files_did AS
 SELECT o.id, u.time, u.tgid, u.kind, u.call, u.result, u.text, u.entries, u.took
 FROM (
     SELECT t.*, CASE WHEN t.node <= getvariable('files_opens') THEN t.node ELSE o.id END AS id
-    FROM files_through AS t LEFT JOIN files_inherited AS i USING (tgid, born, fd)
+    FROM files_through AS t LEFT JOIN files_inherited AS i USING (tab, fd)
     LEFT JOIN files_origin AS o ON o.node = coalesce(t.node, i.node)
     WHERE t.copy IS NULL
 ) AS u JOIN files_open AS o USING (id) WHERE u.inode = o.inode;
 
 -- Each open file, until the descriptor and its copies are closed or given something else. Copies
--- also end with their process.
+-- also end with the last thread that has their table.
 CREATE TEMP TABLE files_end AS
-SELECT g.node, CASE WHEN g.source IS NULL THEN least(c.time, n.time)
-    ELSE least(c.time, n.time, x.time) END AS time
-FROM files_given AS g
-ASOF LEFT JOIN (
-    SELECT coalesce(t.tgid, c.tid) AS tgid, fd, time
+WITH gone AS (
+    SELECT tab, CASE WHEN bool_and(until IS NOT NULL) THEN max(until) END AS time
+    FROM files_has GROUP BY tab
+), closed AS (
+    SELECT coalesce(tab, -c.tid) AS tab, fd, c.time
     FROM (
         SELECT tid, fd, time, result FROM CLOSED
         UNION ALL SELECT tid, fd, time, result FROM RING WHERE op = 19
-    ) AS c LEFT JOIN klogger.thread AS t ON t.pid = c.tid WHERE result = 0
-) AS c ON c.tgid = g.tgid AND c.fd = g.fd AND g.time < c.time
-ASOF LEFT JOIN files_given AS n ON n.tgid = g.tgid AND n.fd = g.fd AND g.time < n.time
-ASOF LEFT JOIN PROCESS_EXIT AS x ON x.pid = g.tgid AND g.time < x.time;
+    ) AS c ASOF LEFT JOIN files_has AS h ON h.tid = c.tid AND c.time >= h.time WHERE result = 0
+)
+SELECT g.node, CASE WHEN g.source IS NULL THEN least(c.time, n.time)
+    ELSE least(c.time, n.time, x.time) END AS time
+FROM files_given AS g
+ASOF LEFT JOIN closed AS c ON c.tab = g.tab AND c.fd = g.fd AND g.time < c.time
+ASOF LEFT JOIN files_given AS n ON n.tab = g.tab AND n.fd = g.fd AND g.time < n.time
+LEFT JOIN gone AS x ON x.tab = g.tab AND g.time < x.time;
 CREATE TEMP TABLE files_opened AS
 SELECT o.*, NULL AS place, o.time AS from_ns,
     CASE WHEN e.time IS NOT NULL AND coalesce(c.ended, true) THEN greatest(e.time, c.time) END
@@ -161,7 +187,7 @@ SELECT o.*, coalesce(d.reads, 0) AS reads, coalesce(d.bytes, 0) AS bytes,
     coalesce(d.maps, 0) AS maps, coalesce(d.lists, 0) AS lists, coalesce(d.entries, 0) AS entries,
     coalesce(d.writes, 0) AS writes, coalesce(d.written, 0) AS written, d.text
 FROM klogger.broken('files_opened', ['LOOK', 'NAMED', 'READ', 'WRITE', 'LISTED', 'CLOSED', 'COPIED',
-    'RING']) AS o
+    'RING', 'DESCRIPTORS']) AS o
 LEFT JOIN (
     SELECT id, count(*) FILTER (kind = 'read' AND call <> 'mmap') AS reads,
         files_big(sum(greatest(result, 0)) FILTER (kind = 'read' AND call <> 'mmap')) AS bytes,

@@ -2,7 +2,7 @@
 -- title: Read again
 -- question: Which files does a process read several times although they have not changed?
 -- order: 40
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS
 -- include: _files
 -- picture: bars x=again y=path
 -- column program: program

@@ -2,7 +2,7 @@
 -- title: Calls for files
 -- question: Which calls for files does each program make, how many fail, and what do they take?
 -- order: 10
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS
 -- include: _files, _made
 -- picture: bars x=took y=who
 -- combine: sum

@@ -2,7 +2,7 @@
 -- title: Names that are not there
 -- question: Which names does a program try that do not exist, and where?
 -- order: 50
--- events: NAMED, LOOK, COPIED, RING
+-- events: NAMED, LOOK, COPIED, RING, DESCRIPTORS
 -- include: _files
 -- picture: bars x=absent y=folder
 -- combine: sum

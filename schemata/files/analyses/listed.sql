@@ -2,7 +2,7 @@
 -- title: Directories
 -- question: Which directories does a program list, and how much of them does it open then?
 -- order: 60
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS
 -- include: _files
 -- picture: bars x=entries y=folder
 -- column program: program

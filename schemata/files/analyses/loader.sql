@@ -2,7 +2,7 @@
 -- title: Loader
 -- question: What does the loader do from exec to main, for which shared object?
 -- order: 70
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, PROTECTED
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS, PROTECTED
 -- include: _files
 -- picture: timeline x=from_ns x2=to_ns row=step colour=what
 -- column program: program

@@ -2,7 +2,7 @@
 -- title: Files
 -- question: Which files does each program open, look at, read and write?
 -- order: 20
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS
 -- include: _files
 -- picture: bars x=took y=path
 -- combine: sum

@@ -2,7 +2,7 @@
 -- title: Opened for nothing
 -- question: Which files does a program open, and then neither read, map, list nor write?
 -- order: 30
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS
 -- include: _files
 -- picture: bars x=opens y=folder
 -- column program: program

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Calls for files
 -- question: Which calls for files did which thread make, when, and how long was it in them?
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS
 -- include: _files, _made
 -- column from_ns [ns]: when it began
 -- column to_ns [ns]: when it returned

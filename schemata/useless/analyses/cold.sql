@@ -2,7 +2,7 @@
 -- title: Cold files
 -- question: Which files had to be read from the device, because they were not in memory?
 -- order: 30
--- events: FILLED, NAMED, COPIED, RING
+-- events: FILLED, NAMED, COPIED, RING, DESCRIPTORS
 -- include: ../../files/analyses/_files
 -- picture: bars x=bytes y=file
 -- combine: sum

@@ -2,7 +2,7 @@
 -- title: Useless work
 -- question: Which work of each program was of no use, and what would be saved without it?
 -- order: 10
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, TIMED_WAKE, TICKED,
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS, TIMED_WAKE, TICKED,
 --     FILLED, IO_WAITED, IRQ_SEEN, KERNEL_TIMER
 -- include: ../../files/analyses/_files _useless _timers _machine
 -- picture: matrix x=program y=what size=shown

@@ -2,7 +2,7 @@
 -- title: Rules
 -- question: Which of the 26 rules can this log answer, and how many findings has each?
 -- order: 15
--- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, TIMED_WAKE, TICKED,
+-- events: NAMED, LOOK, READ, WRITE, LISTED, CLOSED, COPIED, RING, DESCRIPTORS, TIMED_WAKE, TICKED,
 --     FILLED, IO_WAITED, IRQ_SEEN, KERNEL_TIMER
 -- include: ../../files/analyses/_files _useless _timers _machine
 -- column rule: number of the rule

@@ -2,7 +2,7 @@
 -- title: Totals
 -- question: How many files are looked at, opened and run, in the whole log and between its marks?
 -- order: 5
--- events: NAMED, LOOK, COPIED, RING
+-- events: NAMED, LOOK, COPIED, RING, DESCRIPTORS
 -- include: ../../files/analyses/_files
 -- picture: stacked x=times y=part colour=what
 -- column part: of the log: all of it, or from a mark to the next one

@@ -18,7 +18,11 @@ use klogger_os::robust::{Kept, Robust};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+/// The next number for a thread whose number is not known: above those of all threads.
+static UNKNOWN: AtomicU32 = AtomicU32::new((1 << 22) + 1);
 
 /// Bytes that one program may take of a round, so that others get their turn.
 const ROUND: u64 = 16 << 20;
@@ -34,6 +38,9 @@ pub struct Program {
     owned: bool,
     ids: Ids,
     readers: Vec<Option<SlotReader>>,
+    /// Of slots of a program in another PID namespace: the use, and the kernel's number of the
+    /// thread.
+    threads: HashMap<usize, (u32, u32)>,
     /// The slot at which the next round begins.
     cursor: usize,
     /// One more than the highest slot that was ever in use.
@@ -92,6 +99,7 @@ impl Program {
             owned: matches!(owner, Owner::Process(_)),
             ids,
             readers: Vec::new(),
+            threads: HashMap::new(),
             cursor: 0,
             slots_used: 0,
             lost_before: HashMap::new(),
@@ -222,7 +230,7 @@ impl Program {
                 None => return self.nothing_in(number, slot),
             }
         }
-        let thread = self.thread(slot.tid);
+        let thread = self.thread(number, slot, out);
         let Some(Some(reader)) = self.readers.get_mut(number) else { return Ok(Round::default()) };
         let (round, fault) = reader.drain(&self.file, &self.ids, slot, thread, out, last)?;
         self.refused += reader.take_refused();
@@ -248,12 +256,25 @@ impl Program {
         Ok(Round::default())
     }
 
-    /// The thread whose number for itself is `tid`.
-    fn thread(&self, tid: u32) -> Thread {
-        let known = self.pid == self.file.facts.pid;
-        let tid =
-            if known { tid } else { processes::thread_of_own_number(self.pid, tid).unwrap_or(tid) };
-        Thread { tid, tgid: self.pid }
+    /// The thread that uses a slot, which has its number for itself.
+    fn thread(&mut self, number: usize, slot: &Slot, out: &mut Output) -> Thread {
+        let tgid = self.pid;
+        if tgid == self.file.facts.pid {
+            return Thread { tid: slot.tid, tgid };
+        }
+        // Odd while it is in use, and one more afterwards.
+        let used = slot.used.div_ceil(2);
+        if let Some((_, tid)) = self.threads.get(&number).filter(|(of, _)| *of == used) {
+            return Thread { tid: *tid, tgid };
+        }
+        let known = processes::thread_of_own_number(tgid, slot.tid);
+        let tid = known.unwrap_or_else(|| UNKNOWN.fetch_add(1, Ordering::Relaxed));
+        if known.is_none() {
+            let what = format!("{}: thread {} in its namespace", self.title, slot.tid);
+            out.complaints.add(Key::UserThread, Entry::new(Key::UserThread).detail(&what));
+        }
+        self.threads.insert(number, (used, tid));
+        Thread { tid, tgid }
     }
 
     /// Frees slots of threads that have ended without doing so.

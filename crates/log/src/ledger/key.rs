@@ -49,6 +49,8 @@ pub enum Key {
     UserRefused,
     UserMemory,
     UserHostile,
+    /// Threads of programs in another PID namespace that had ended too soon.
+    UserThread,
     Snapshot,
     SnapshotShort,
     SnapshotMissing,
@@ -65,7 +67,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 44] = [
+    pub const ALL: [Key; 45] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -106,6 +108,7 @@ impl Key {
         Key::UserRefused,
         Key::UserMemory,
         Key::UserHostile,
+        Key::UserThread,
         Key::Snapshot,
         Key::SnapshotShort,
         Key::SnapshotMissing,
@@ -389,6 +392,14 @@ impl Key {
                 "the memory that a program shares with the recorder had invalid contents, which \
                  were dropped",
                 "look for stray writes in the program; its other threads were recorded",
+            ),
+            Key::UserThread => (
+                "user_thread",
+                Notice,
+                "threads of a program in a PID namespace had ended before the kernel's number of \
+                 them was known: their events have numbers above 4194304, which no thread has",
+                "none needed: one thread has one number; 'context pidns_tid' logs the one in the \
+                 namespace",
             ),
             Key::Snapshot => (
                 "snapshot",
