@@ -2,6 +2,7 @@
 //! System calls that the standard library does not have, each behind a safe function.
 
 pub mod bpffs;
+pub mod cgroup_memory;
 pub mod cgroups;
 pub mod clocks;
 pub mod code_events;
@@ -16,6 +17,7 @@ pub mod mapped;
 mod mapping;
 pub mod maps;
 pub mod memory;
+pub mod missed;
 pub mod modules;
 pub mod outputs;
 pub mod patient;
