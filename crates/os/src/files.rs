@@ -89,7 +89,7 @@ pub fn open_of(folder: &File, name: &OsStr, users: &[u32]) -> io::Result<File> {
         return refused("it is not a regular file".into());
     }
     if !users.contains(&about.uid()) {
-        return refused(format!("it belongs to user {}, who is another one", about.uid()));
+        return refused(format!("it belongs to user {}, who is not trusted with it", about.uid()));
     }
     if about.mode() & 0o002 != 0 {
         return refused("every user can write it".into());

@@ -89,7 +89,8 @@ impl Names {
 fn unnamed(missing: Vec<Missing>) -> Vec<Entry> {
     let refused: Vec<Missing> = missing.into_iter().filter(|file| file.refused).collect();
     let entry = |places: usize, what: String| {
-        let detail = format!("{places} places in user stacks without names: {what}");
+        let s = if places == 1 { "" } else { "s" };
+        let detail = format!("{places} place{s} in user stacks without names: {what}");
         Entry::new(Key::CodeUnnamed).count(places as u64).detail(&detail)
     };
     let (told, others) = refused.split_at(refused.len().min(REFUSED_MAX));
