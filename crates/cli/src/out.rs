@@ -43,6 +43,11 @@ pub fn json_text(text: &str) {
     put(&(harmless_json(text) + "\n"));
 }
 
+/// Prints a text of klogger's own that may have colours.
+pub fn styled(text: &str) {
+    put(text);
+}
+
 fn put(text: &str) {
     check(io::stdout().lock().write_all(text.as_bytes()));
 }
