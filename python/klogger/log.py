@@ -302,6 +302,10 @@ def fill(log: Log, tables: Folder, made: Made) -> None:
     made.connection.execute(SEARCH_PATH)
 
 
+# A folder that nobody can make.
+NO_PLACE = Path("/proc/no-place-to-spill-to")
+
+
 def connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     threads = int(os.environ.get("KLOGGER_THREADS") or 0)
@@ -319,7 +323,12 @@ def connect() -> duckdb.DuckDBPyConnection:
         outputs.own_folder(spill.parent)
         outputs.own_folder(spill)
     except (OSError, Failure):
-        spill = Path("/proc/no-place-to-spill-to")
+        spill = NO_PLACE
+    try:
+        str(spill).encode()
+    except UnicodeEncodeError:
+        # DuckDB takes texts only, and a path may have any bytes.
+        spill = NO_PLACE
     connection.execute(f"SET temp_directory = {literal(str(spill))}")
     return connection
 

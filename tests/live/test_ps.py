@@ -9,10 +9,12 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
 from following import FLOOD, PATIENCE, end, has_begun, started, wait_for
+from oracles import Log
 
 
 @pytest.fixture
@@ -148,3 +150,64 @@ def test_a_name_that_another_program_has_taken(recorder, listed):
 
     # One after the other, they would take forty times as long.
     assert seconds(40) < 10 * seconds(1)
+
+
+# In a network namespace of its own, where abstract names are its own too. The recorder gets the
+# process id of a shell that waits until its name is taken, and so are names that are no text.
+SQUAT = r"""
+import json, os, signal, socket, subprocess, sys
+klogger, out, uid = sys.argv[1], sys.argv[2], int(sys.argv[3])
+record = [klogger, "record", "-q", "-s", "lifecycle", "-a", "--snapshots", "-o", out]
+go, ready = os.pipe(), os.pipe()
+recording = subprocess.Popen(
+    ["sh", "-c", 'read -r go <&%d; exec "$@"' % go[0], "sh", *record], pass_fds=[go[0]]
+)
+squatter = os.fork()
+if squatter == 0:
+    os.setuid(uid)
+    held = []
+    for name in (b"%d" % recording.pid, b"\xff\xfe", b"1\n0: @klogger-recording-2", b"7", b""):
+        held.append(socket.socket(socket.AF_UNIX))
+        held[-1].bind(b"\0klogger-recording-" + name)
+        held[-1].listen(4096)
+    os.write(ready[1], b"x")
+    signal.pause()
+os.read(ready[0], 1)
+os.write(go[1], b"\n")
+
+def run(*words):
+    done = subprocess.run([klogger, *words], capture_output=True, text=True)
+    return [done.returncode, done.stdout, done.stderr]
+
+while run("mark", "1")[0]:
+    assert recording.poll() is None
+found = {
+    "pid": recording.pid,
+    "ps": run("ps", "--format", "json"),
+    "mark": run("mark", "2"),
+    "by number": run("mark", "3", "--recorder", str(recording.pid)),
+    "snapshot": run("snapshot", "--recorder", str(recording.pid)),
+}
+recording.terminate()
+recording.wait()
+os.kill(squatter, 9)
+print(json.dumps(found))
+"""
+
+
+def test_names_that_another_user_has_taken_blind_nobody(recorder, tmp_path):
+    out = tmp_path / "a.klog"
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", SQUAT, recorder.klogger, out, "65534"],
+        capture_output=True, text=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {found[what][0] for what in ("ps", "mark", "by number", "snapshot")} == {0}, found
+    rows = [row for row in json.loads(found["ps"][1]) if row["pid"] == found["pid"]]
+    assert [row["schemata"] for row in rows] == [["lifecycle"]]
+    # The names of this recorder, and of 7; nobody listens under those that a name pretends to be.
+    assert "2 names of recordings not asked" in found["ps"][2], found
+    assert "do not work" not in done.stderr
+    marks = set(Log(recorder.klogger, out).rows("SELECT number FROM mark"))
+    assert {(1,), (2,), (3,)} == marks

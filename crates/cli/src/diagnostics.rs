@@ -2,6 +2,7 @@
 //! Shows errors in schemata with their source lines.
 
 use crate::width::columns;
+use klogger_log::text::{blanked, escaped, escaped_lines};
 use klogger_schema::include::Includes;
 use klogger_schema::{Diagnostic, Severity};
 use miette::{GraphicalReportHandler, GraphicalTheme, NamedSource, Report};
@@ -23,7 +24,8 @@ pub fn render(file: &str, text: &str, includes: &Includes, diagnostics: &[Diagno
     let mut out = String::new();
     for diagnostic in diagnostics {
         let (file, text, diagnostic) = includes.located((file, text), diagnostic.clone());
-        let source = NamedSource::new(file, text.to_string());
+        let (file, diagnostic) = (&*escaped(file), harmless(diagnostic));
+        let source = NamedSource::new(file, blanked(text));
         let report = Report::new(diagnostic.clone()).with_source_code(source);
         if !showable(text, &diagnostic) || handler.render_report(&mut out, report.as_ref()).is_err()
         {
@@ -33,6 +35,17 @@ pub fn render(file: &str, text: &str, includes: &Includes, diagnostics: &[Diagno
     }
     // miette ends lines without text in blanks.
     out.split('\n').map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+/// Its texts may name what is in the schema, or in a program.
+fn harmless(diagnostic: Diagnostic) -> Diagnostic {
+    Diagnostic {
+        message: escaped_lines(&diagnostic.message),
+        label: escaped_lines(&diagnostic.label),
+        help: diagnostic.help.map(|help| escaped_lines(&help)),
+        related: diagnostic.related.map(|(span, label)| (span, escaped_lines(&label))),
+        ..diagnostic
+    }
 }
 
 /// Whether the lines around the places of a diagnostic can be shown.
@@ -72,4 +85,32 @@ pub fn tally(diagnostics: &[Diagnostic]) -> String {
 /// "1 event", "2 events"
 pub fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_schema::model::Span;
+
+    #[test]
+    fn a_schema_does_not_act_on_the_terminal() {
+        let text = "event E { int \x1b]0;owned\x07a } // \u{9b}31m \u{202e}\nnext\x1b[2J\n";
+        let at = Span { start: 10, end: 13 };
+        let found = Diagnostic::error(at, "no 'evil\x1b[31m'").label("\x1b[1m").help("\x07");
+        let acts = |text: &str| text.chars().any(|c| c != '\n' && klogger_log::text::acts(c));
+        for text in [text.to_string(), text.to_string() + &"x".repeat(LINE_MAX)] {
+            let shown =
+                render("a\x1b[2J", &text, &Includes::default(), std::slice::from_ref(&found));
+            assert!(!acts(&shown) && shown.contains("evil\\x1b[31m"), "{shown:?}");
+        }
+        // The mark is below the word.
+        let shown = render("a", text, &Includes::default(), &[found]);
+        let lines: Vec<&str> = shown.lines().collect();
+        let column = |of: &str, line: &str| line.find(of).map(|at| line[..at].chars().count());
+        let place = lines.iter().find_map(|line| column("int", line)).unwrap();
+        assert!(
+            lines.iter().any(|line| column("\u{2500}\u{252c}", line) == Some(place)),
+            "{shown}"
+        );
+    }
 }

@@ -60,7 +60,7 @@ fn refuse(error: &clap::Error) -> ! {
     let message = error.render();
     if !error.use_stderr() {
         match std::io::stdout().is_terminal() {
-            true => say_part!("{}", message.ansi()),
+            true => out::styled(&message.ansi().to_string()),
             false => say_part!("{message}"),
         }
         out::finish();

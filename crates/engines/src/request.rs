@@ -4,6 +4,7 @@
 use crate::threads::Threads;
 use klogger_log::preamble::SchemaText;
 use klogger_os::Error;
+use klogger_os::cgroup_memory::{self, Left};
 use klogger_os::machine;
 use klogger_programs::{Of, Programs};
 use klogger_ring::Rings;
@@ -104,6 +105,9 @@ pub struct Request {
     pub disabled: Vec<String>,
 }
 
+/// Bytes that the recorder, and the kernel for its programs and tables, need besides rings.
+const BESIDES: u64 = 48 << 20;
+
 impl Request {
     /// The built-in schema and all others, each with the id of its first event.
     pub fn numbered(&self) -> impl Iterator<Item = (&CompiledSchema, u16)> {
@@ -134,6 +138,22 @@ impl Request {
             ));
         }
         let needed = (rings * Rings::stride(size as usize)) as u64;
+        // The kernel would kill the recorder.
+        if let Some(Left { bytes, limit, group }) = cgroup_memory::left()
+            && needed + BESIDES > bytes
+        {
+            return Err(Error::new(format!(
+                "a recording needs about {} MiB of memory, and the control group {} leaves {} of \
+                 its {} MiB",
+                (needed + BESIDES) >> 20,
+                group.display(),
+                bytes >> 20,
+                limit >> 20
+            ))
+            .help(
+                "raise its limit (memory.max, memory.limit_in_bytes), or record from outside it",
+            ));
+        }
         match machine::memory_available() {
             Some(available) if needed > available => Err(Error::new(format!(
                 "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are \

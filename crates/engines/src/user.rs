@@ -40,7 +40,7 @@ pub use process::{Owner, Scope, owner};
 pub use program::{Program, title};
 
 use drain::{Shared, Worker};
-use folder::{Found, Watch};
+use folder::{Found, Full, Watch};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::EventClock;
 use klogger_os as os;
@@ -65,7 +65,7 @@ const WATCH_WAIT: Duration = Duration::from_millis(50);
 pub struct Programs {
     shared: Arc<Shared>,
     worker: JoinHandle<Worker>,
-    watch: JoinHandle<()>,
+    watch: JoinHandle<Option<Full>>,
     source: Source,
     began_ns: u64,
 }
@@ -136,7 +136,7 @@ impl Programs {
     pub fn stop(self) -> Recorded {
         // The watch ends first: the worker still takes in what it has found.
         self.shared.stop_watch.store(true, Ordering::Release);
-        let _ = self.watch.join();
+        let full = self.watch.join().ok().flatten().map(without_room);
         self.shared.stop.store(true, Ordering::Release);
         self.shared.ring();
         let span = (self.began_ns, os::monotonic_ns());
@@ -144,7 +144,7 @@ impl Programs {
             Ok(worker) => Recorded {
                 programs: worker.recorded,
                 clock: worker.out.clock.event_clock(self.source),
-                entries: worker.out.complaints.finish(span),
+                entries: worker.out.complaints.finish(span).into_iter().chain(full).collect(),
             },
             Err(_) => {
                 let entry = Entry::new(Key::UserRefused)
@@ -153,6 +153,17 @@ impl Programs {
             }
         }
     }
+}
+
+/// What programs that start then log is lost, and nobody can count it.
+fn without_room(full: Full) -> Entry {
+    let Full { path, bytes, between } = full;
+    let (path, kib) = (path.display(), bytes >> 10);
+    let entry = Entry::new(Key::UserRefused).between(between.0, between.1);
+    entry.detail(&format!(
+        "{path} is full ({kib} KiB left): programs that started then, and their new threads, may \
+         have been unable to log; make room there, or set KLOGGER_DIR to a larger tmpfs"
+    ))
 }
 
 /// Waits until the programs that ran at the beginning are recorded, so that "started" is reported
@@ -188,7 +199,7 @@ fn start_watch(
     there: Vec<Found>,
     sender: SyncSender<Found>,
     shared: Arc<Shared>,
-) -> Result<JoinHandle<()>, Error> {
+) -> Result<JoinHandle<Option<Full>>, Error> {
     let run = move || {
         let send = |found: Vec<Found>| {
             if !found.is_empty() {
@@ -199,6 +210,7 @@ fn start_watch(
         };
         send(there);
         pass_on(&mut watch, &shared.stop_watch, send);
+        watch.full()
     };
     threads::start("klogger/watch", run)
 }

@@ -2,6 +2,9 @@
 //! What the addresses of user stacks refer to. It is recorded what processes map as code, because
 //! many have ended when the stacks are read.
 
+mod history;
+
+use history::{Event, Happened, History};
 use klogger_log::code::{Caller, Code, File, Place, UserStack};
 use klogger_os::code_events::{CodeEvent, CodeEvents, What};
 use klogger_os::files::FileId;
@@ -9,7 +12,7 @@ use klogger_os::mapped::Mapped;
 use klogger_os::maps::{self, Line};
 use klogger_os::roots::Roots;
 use klogger_os::{Error, files, machine, processes};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +21,6 @@ use std::time::Duration;
 
 /// How often the kernel's records are taken. Its rings have space for some thousand on each CPU.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// What is kept: some hundred bytes each.
-const EVENTS_MAX: usize = 4 << 20;
 /// How far a process is followed through the processes that it was forked from.
 const GENERATIONS: usize = 64;
 
@@ -52,6 +53,8 @@ pub struct UserCode {
     pub unnumbered: Vec<(&'static str, u64)>,
     /// Records of what processes have mapped that were lost.
     pub lost: u64,
+    /// Those that were not kept, because processes have mapped too much.
+    pub forgotten: u64,
     /// Where the files of processes in containers are.
     pub roots: Roots,
 }
@@ -71,24 +74,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Known {
-    /// Of each process, in the order in which they were taken.
-    events: HashMap<u32, Vec<Event>>,
-    count: usize,
+    history: History,
     lost: u64,
     files: Files,
     roots: Roots,
-}
-
-/// Something that happened to a process. What was there before the recording has time 0.
-struct Event {
-    time: u64,
-    what: Happened,
-}
-
-enum Happened {
-    Map { start: u64, length: u64, offset: u64, file: u32 },
-    Exec,
-    Fork { parent: u32 },
 }
 
 #[derive(Default)]
@@ -96,6 +85,8 @@ struct Files {
     list: Vec<File>,
     mapped: Vec<Mapped>,
     numbers: HashMap<(String, String, Option<FileId>), u32>,
+    /// Of the lists, what no process has mapped any more.
+    unused: Vec<u32>,
     held: usize,
 }
 
@@ -125,7 +116,7 @@ impl Mappings {
     /// asks for a stack come before the end.
     pub fn code(&self, stacks: &[Stack], unnumbered: Vec<(&'static str, u64)>) -> UserCode {
         let mut known = self.shared.take();
-        known.events.values_mut().for_each(|events| events.sort_by_key(|e| e.time));
+        known.history.sort();
         let stacks = stacks.iter().map(|stack| known.stack(stack)).collect();
         let code = Code { files: known.files.list.clone(), stacks, ..Code::default() };
         UserCode {
@@ -133,6 +124,7 @@ impl Mappings {
             mapped: known.files.mapped.clone(),
             unnumbered,
             lost: known.lost,
+            forgotten: known.history.forgotten(),
             roots: known.roots.clone(),
         }
     }
@@ -204,22 +196,27 @@ impl Known {
 
     /// The number of a file that a process maps.
     fn file(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
-        let known = self.files.list.len();
+        let known = self.files.numbers.len();
         let pid = mapped.by.0;
         let number = self.files.number(path, build_id, mapped);
-        if self.files.list.len() > known && self.files.list[known].path.starts_with(MADE) {
-            self.roots.look_number(pid);
+        let is_new = self.files.numbers.len() > known;
+        if is_new && self.files.list[number as usize].path.starts_with(MADE) {
+            self.roots.look_writer(pid);
         }
         number
     }
 
     fn add(&mut self, pid: u32, time: u64, what: Happened) {
-        if self.count == EVENTS_MAX {
-            self.lost += 1;
-            return;
+        let path = match what {
+            Happened::Map { file, .. } => self.files.list.get(file as usize),
+            Happened::Exec | Happened::Fork { .. } => None,
+        };
+        let bytes = path.map_or(0, |file| file.path.len());
+        if self.history.add(pid, Event { time, what }, bytes, processes::exists) {
+            self.files.keep_only(self.history.files());
+            let history = &self.history;
+            self.roots.keep_only(|pid| history.of(pid).is_some());
         }
-        self.count += 1;
-        self.events.entry(pid).or_default().push(Event { time, what });
     }
 
     fn stack(&self, stack: &Stack) -> UserStack {
@@ -243,9 +240,9 @@ impl Known {
     fn place(&self, stack: &Stack, address: u64) -> Place {
         let (mut pid, mut until) = (stack.pid, stack.time);
         for _ in 0..GENERATIONS {
-            let Some(events) = self.events.get(&pid) else { break };
+            let Some(events) = self.history.of(pid).and_then(|p| p.until(until)) else { break };
             let mut parent = None;
-            for event in events.iter().rev().filter(|e| e.time <= until) {
+            for event in events {
                 match event.what {
                     Happened::Map { start, length, offset, file } => {
                         if address.wrapping_sub(start) < length {
@@ -281,13 +278,31 @@ impl Files {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
-        let number = self.list.len() as u32;
         let (path, build_id, _) = key.clone();
         self.held += usize::from(mapped.held.is_some());
-        self.list.push(File { path, build_id, loads: Vec::new() });
-        self.mapped.push(mapped);
+        let file = File { path, build_id, loads: Vec::new() };
+        let number = self.unused.pop().unwrap_or_else(|| {
+            self.list.push(File::default());
+            self.mapped.push(Mapped::default());
+            self.list.len() as u32 - 1
+        });
+        self.list[number as usize] = file;
+        self.mapped[number as usize] = mapped;
         self.numbers.insert(key, number);
         number
+    }
+
+    /// Forgets all other files.
+    fn keep_only(&mut self, used: impl Iterator<Item = u32>) {
+        let used: HashSet<u32> = used.collect();
+        self.numbers.retain(|_, number| used.contains(number));
+        self.unused = (0..self.list.len() as u32).filter(|n| !used.contains(n)).collect();
+        for number in &self.unused {
+            let number = *number as usize;
+            self.list[number] = File::default();
+            self.held -= usize::from(self.mapped[number].held.is_some());
+            self.mapped[number] = Mapped::default();
+        }
     }
 
     /// Without the kernel's remark that no name leads to the file any more: then it is kept.
@@ -332,16 +347,7 @@ mod tests {
             let mapped = Mapped { by: (pid, 0, 0), ..Mapped::default() };
             known.files.number(path, String::new(), mapped);
         }
-        for (pid, time, what) in events {
-            let what = match *what {
-                Happened::Map { start, length, offset, file } => {
-                    Happened::Map { start, length, offset, file }
-                }
-                Happened::Exec => Happened::Exec,
-                Happened::Fork { parent } => Happened::Fork { parent },
-            };
-            known.add(*pid, *time, what);
-        }
+        events.iter().for_each(|(pid, time, what)| known.add(*pid, *time, *what));
         known
     }
 

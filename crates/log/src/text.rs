@@ -71,7 +71,7 @@ pub fn push_quoted(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Whether a terminal interprets it instead of showing it: control characters, and those that
 /// change the direction of text, so that it looks different from what it is.
-fn acts(c: char) -> bool {
+pub fn acts(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()
@@ -113,6 +113,19 @@ pub fn escaped_lines(text: &str) -> String {
     text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
+/// The text with blanks in the place of what acts on a terminal, so that places in it stay the
+/// same. Ends of lines and tabs are kept.
+pub fn blanked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts(c) && !matches!(c, '\n' | '\t') {
+            true => out.extend(std::iter::repeat_n(' ', c.len_utf8())),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
 fn push_escapes(out: &mut Vec<u8>, bytes: &[u8]) {
     for b in bytes {
         out.extend_from_slice(&[b'\\', b'x', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
@@ -129,6 +142,7 @@ mod tests {
             escaped("no event 'a\x1b[2J\n\u{9b}1m'"),
             "no event 'a\\x1b[2J\\x0a\\xc2\\x9b1m'"
         );
+        assert_eq!(blanked("a\x1b[2J\n\t\u{9b}1m\u{202e}b"), "a [2J\n\t  1m   b");
         assert_eq!(escaped("plain \"words\" \u{e4}"), "plain \"words\" \u{e4}");
     }
 

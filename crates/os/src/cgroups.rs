@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Cgroups of version 2, and which threads are in them.
 
-use super::Error;
+use super::{Error, missed};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,8 @@ fn mounts(info: &str) -> Vec<Mount> {
 impl Cgroup {
     /// Whether a thread is in it, or in one of its descendants.
     pub fn has(&self, tid: u32) -> bool {
-        let list = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+        let list = fs::read_to_string(format!("/proc/{tid}/cgroup"));
+        let list = missed::noting_unless_gone("/proc/PID/cgroup", list).unwrap_or_default();
         let path = list.lines().find_map(|line| line.strip_prefix("0::"));
         path.is_some_and(|path| self.has_path(path))
     }

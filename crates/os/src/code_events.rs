@@ -4,6 +4,7 @@
 use crate::files::FileId;
 use crate::mapping::Mapping;
 use crate::memory::page_size;
+use crate::missed;
 use crate::perf_events::{Attributes, Kernel, Opener};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,7 +64,13 @@ impl CodeEvents {
                     let ring = Mapping::new(fd.as_fd(), (1 + PAGES) * page_size())?;
                     rings.push((fd, ring));
                 }
-                Err(e) => failure = Some(e),
+                Err(e) => {
+                    // Offline CPUs have none.
+                    if e.raw_os_error() != Some(libc::ENODEV) {
+                        missed::note("what programs map on a CPU", &e);
+                    }
+                    failure = Some(e);
+                }
             }
         }
         match failure {

@@ -78,6 +78,29 @@ pub fn open_seen_regular(seen: &File) -> io::Result<File> {
     reopen(seen, File::options().read(true))
 }
 
+/// Opens a regular file of a folder for reading, if only one of these users can have written it.
+/// Any user can make a file, a link or a FIFO of any name in a folder such as /tmp. The error says
+/// why it is not opened; `NotFound`: it is not there.
+pub fn open_of(folder: &File, name: &OsStr, users: &[u32]) -> io::Result<File> {
+    let seen = look_in(folder, name)?;
+    let about = seen.metadata()?;
+    let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if !about.is_file() {
+        return refused("it is not a regular file".into());
+    }
+    if !users.contains(&about.uid()) {
+        return refused(format!("it belongs to user {}, who is not trusted with it", about.uid()));
+    }
+    if about.mode() & 0o002 != 0 {
+        return refused("every user can write it".into());
+    }
+    // Where links to files of others are allowed (fs.protected_hardlinks).
+    if about.nlink() != 1 {
+        return refused("it has several names (hard links)".into());
+    }
+    open_seen_regular(&seen)
+}
+
 /// openat2: `resolve` limits where the path may lead. Without `root`, a path that is not absolute
 /// begins in the current folder.
 fn open_how(
@@ -201,6 +224,12 @@ pub fn cannot_write(path: &Path, error: io::Error) -> Error {
 /// Whether it is /dev/null, by whatever name.
 pub fn discards(found: &Metadata) -> bool {
     found.file_type().is_char_device() && found.rdev() == libc::makedev(1, 3)
+}
+
+/// Bytes that this process can still write to the file system of a path.
+pub fn room(path: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Removes a file from `folder`.

@@ -2,6 +2,7 @@
 //! System calls that the standard library does not have, each behind a safe function.
 
 pub mod bpffs;
+pub mod cgroup_memory;
 pub mod cgroups;
 pub mod children;
 pub mod clocks;
@@ -17,6 +18,7 @@ pub mod mapped;
 mod mapping;
 pub mod maps;
 pub mod memory;
+pub mod missed;
 pub mod modules;
 pub mod outputs;
 pub mod patient;

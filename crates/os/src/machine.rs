@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Facts about this machine, from /proc and /sys.
 
-use crate::{self as os, Error};
-use std::fs;
+use crate::{self as os, Error, cgroup_memory, missed};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::{fs, io};
 
 /// From now on this process creates files that only those users can read who can read `file`.
 pub fn write_as_private_as(file: &Path) {
@@ -22,9 +22,20 @@ pub fn line(path: &str) -> String {
 
 /// Numbers of the CPUs that are online.
 pub fn online_cpus() -> Result<Vec<u32>, Error> {
-    let text = line("/sys/devices/system/cpu/online");
-    parse_cpu_list(&text)
-        .ok_or_else(|| Error::new(format!("cannot tell which CPUs are online from '{text}'")))
+    let path = "/sys/devices/system/cpu/online";
+    let text = fs::read_to_string(path).map_err(|e| {
+        Error::new(format!("cannot tell which CPUs are online: {path}: {e}"))
+            .help("mount it: mount -t sysfs sysfs /sys")
+    })?;
+    let unknown =
+        || Error::new(format!("cannot tell which CPUs are online from '{}'", text.trim()));
+    parse_cpu_list(text.trim()).ok_or_else(unknown)
+}
+
+/// The same while recording: `None` if it cannot be read, which the ledger says.
+pub fn online_cpus_now() -> Option<Vec<u32>> {
+    let found = online_cpus().map_err(|e| io::Error::other(e.message));
+    missed::noting("CPUs that are online", found)
 }
 
 /// `0-3,5`
@@ -54,14 +65,22 @@ pub fn cpu_list(cpus: &[u32]) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// The hardware from which the kernel derives its clocks.
-pub fn clock_source() -> String {
-    line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+/// The hardware from which the kernel derives its clocks; `None` if it cannot be read, which the
+/// ledger says.
+pub fn clock_source() -> Option<String> {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    Some(missed::noting(path, fs::read_to_string(path))?.trim().into())
 }
 
-/// Bytes of memory that can be allocated without swapping.
+/// Bytes of memory that this process can allocate without swapping: what the machine has, and the
+/// control groups leave.
 pub fn memory_available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let group = cgroup_memory::left().map(|left| left.bytes);
+    free_memory().into_iter().chain(group).min()
+}
+
+fn free_memory() -> Option<u64> {
+    let text = missed::noting("/proc/meminfo", fs::read_to_string("/proc/meminfo"))?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
@@ -69,7 +88,7 @@ pub fn memory_available() -> Option<u64> {
 
 /// The kernel's functions and variables, one per line: address, kind, name, perhaps module.
 pub fn all_symbols() -> String {
-    fs::read_to_string("/proc/kallsyms").unwrap_or_default()
+    missed::noting("/proc/kallsyms", fs::read_to_string("/proc/kallsyms")).unwrap_or_default()
 }
 
 /// Addresses and names in such a text. All addresses are 0 if the kernel hides them.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The existing processes and threads, from /proc.
 
-use crate::patient;
-use std::fs;
+use crate::{missed, patient};
+use std::{fs, io};
 
 /// The contents of a PROCESS_EXISTS event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,30 @@ pub struct Thread {
 /// Bytes of the longest name of a thread.
 pub const NAME_MAX: usize = 15;
 
-/// Ids of all processes.
+/// Ids of all processes. If /proc hides those of other users, the ledger says so: number 1 always
+/// is there.
 pub fn all_processes() -> Vec<u32> {
-    numbers("/proc")
+    let all = numbers("/proc");
+    if !all.is_empty() && !all.contains(&1) {
+        missed::note("processes of other users", &io::Error::other("/proc hides them (hidepid)"));
+    }
+    all
+}
+
+/// Whether there is a process, or thread, of this number.
+pub fn exists(pid: u32) -> bool {
+    // SAFETY: no pointers; signal 0 is not sent.
+    let sent = unsafe { libc::kill(pid.cast_signed(), 0) };
+    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Whether a process has a thread of this number. It may be hidden in /proc.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    let (pid, tid) = (pid.cast_signed(), tid.cast_signed());
+    // SAFETY: no pointers; signal 0 is not sent.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
+    let error = io::Error::last_os_error().raw_os_error();
+    sent == 0 || !matches!(error, Some(libc::ESRCH | libc::EINVAL))
 }
 
 /// Ids of all threads of a process; none if it has ended.
@@ -38,17 +59,20 @@ pub fn own_name(tid: u32) -> String {
 }
 
 fn numbers(folder: &str) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut list: Vec<u32> =
-        entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    // That of a process may be gone.
+    let entries = missed::noting_unless_gone("processes in /proc", fs::read_dir(folder));
+    let entry = |entry| missed::noting_unless_gone("processes in /proc", entry);
+    let entries = entries.into_iter().flatten().filter_map(entry);
+    let mut list: Vec<u32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     list.sort_unstable();
     list
 }
 
 /// `None` if the thread has ended.
 pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
-    let stat = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    let mut command = patient::read(pid, "cmdline").unwrap_or_default();
+    let stat = look(&format!("/proc/{pid}/task/{tid}/stat"), "stat")?;
+    let command = patient::read(pid, "cmdline");
+    let mut command = missed::noting_unless_gone("/proc/PID/cmdline", command).unwrap_or_default();
     while command.last() == Some(&0) {
         command.pop();
     }
@@ -59,7 +83,7 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
 /// The name of a thread, as its events have it; `None` if it has ended. /proc adds to the name of a
 /// kernel worker what it does.
 pub fn name_of(tid: u32) -> Option<Vec<u8>> {
-    let mut name = fs::read(format!("/proc/{tid}/comm")).ok()?;
+    let mut name = look(&format!("/proc/{tid}/comm"), "comm")?;
     if name.last() == Some(&b'\n') {
         name.pop();
     }
@@ -86,7 +110,7 @@ pub struct Named {
 
 /// `None` if there is no thread with this id.
 pub fn named(tid: u32) -> Option<Named> {
-    let stat = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let stat = look(&format!("/proc/{tid}/stat"), "stat")?;
     let tgid = process_of(tid)?;
     let comm = without_work(parse_stat(&stat, tid, tgid, Vec::new())?.comm);
     // SAFETY: no pointers.
@@ -97,7 +121,7 @@ pub fn named(tid: u32) -> Option<Named> {
 
 /// The effective user of a thread.
 pub fn user_of(tid: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = look(&format!("/proc/{tid}/status"), "status")?;
     let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -105,7 +129,7 @@ pub fn user_of(tid: u32) -> Option<u32> {
 
 /// The process that a thread belongs to; `None` if there is no such thread.
 pub fn process_of(tid: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = look(&format!("/proc/{tid}/status"), "status")?;
     let status = String::from_utf8_lossy(&status);
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
@@ -123,7 +147,7 @@ pub fn thread_of_own_number(pid: u32, tid: u32) -> Option<u32> {
 
 /// The last number after `NSpid:` in a file such as `/proc/1/status`.
 fn innermost(status: &str) -> Option<u32> {
-    let text = fs::read(status).ok()?;
+    let text = look(status, "status")?;
     let text = String::from_utf8_lossy(&text);
     let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()
@@ -132,7 +156,24 @@ fn innermost(status: &str) -> Option<u32> {
 /// When a process or a thread was started, in ticks since boot. Together with this, its id is
 /// unique.
 pub fn started(pid: u32) -> Option<u64> {
-    start_of(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    start_of(&look(&format!("/proc/{pid}/stat"), "stat")?)
+}
+
+/// Whether the process, or thread, that was started then still is there. If that cannot be read,
+/// whether there is one of its number.
+pub fn is_still(pid: u32, since: u64) -> bool {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => start_of(&stat) == Some(since),
+        Err(e) => {
+            missed::noting_unless_gone::<()>("/proc/PID/stat", Err(e));
+            exists(pid)
+        }
+    }
+}
+
+/// A file of a process or thread; `None`: it has ended, or the ledger says why it cannot be read.
+fn look(path: &str, name: &str) -> Option<Vec<u8>> {
+    missed::noting_unless_gone(&format!("/proc/PID/{name}"), fs::read(path))
 }
 
 fn start_of(stat: &[u8]) -> Option<u64> {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The root directories of processes in containers, which are kept, so that their files can be read
-//! when the processes have ended; and the numbers of processes in their own pid namespaces.
+//! when the processes have ended; and what processes have written under their own numbers.
 
-use crate::files::{open_below, open_regular, root_of};
-use crate::processes::own_number;
+use crate::files::{look_at, open_below, open_of, root_of};
+use crate::processes::{is_still, own_number, started, user_of};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -22,7 +23,17 @@ pub struct Roots {
     found: Vec<Arc<Root>>,
     /// By process: the index of its root, if it is not the own one.
     of: HashMap<u32, usize>,
-    numbers: HashMap<u32, u32>,
+    writers: HashMap<u32, Writer>,
+}
+
+/// A process that may write files with its number in their names.
+#[derive(Clone, Copy, Debug)]
+struct Writer {
+    /// In its own pid namespace.
+    number: u32,
+    /// Its effective user, when it was looked at.
+    user: u32,
+    started: u64,
 }
 
 /// A mount namespace, and the device and inode of the root directory.
@@ -39,7 +50,7 @@ struct Root {
 impl Default for Roots {
     fn default() -> Roots {
         let own = key(std::process::id()).ok();
-        Roots { own, found: Vec::new(), of: HashMap::new(), numbers: HashMap::new() }
+        Roots { own, found: Vec::new(), of: HashMap::new(), writers: HashMap::new() }
     }
 }
 
@@ -62,11 +73,19 @@ impl Roots {
         }
     }
 
-    /// Remembers the number that a process has for itself.
-    pub fn look_number(&mut self, pid: u32) {
-        if let Some(number) = own_number(pid) {
-            self.numbers.insert(pid, number);
+    /// Remembers the number that a process has for itself, and its user.
+    pub fn look_writer(&mut self, pid: u32) {
+        let started = started(pid);
+        if let (Some(number), Some(user), Some(started)) = (own_number(pid), user_of(pid), started)
+        {
+            self.writers.insert(pid, Writer { number, user, started });
         }
+    }
+
+    /// Forgets the other processes.
+    pub fn keep_only(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.of.retain(|pid, _| is_kept(*pid));
+        self.writers.retain(|pid, _| is_kept(*pid));
     }
 
     /// The file of this path in each of the roots.
@@ -74,13 +93,31 @@ impl Roots {
         self.found.iter().filter_map(move |root| open_below(&root.folder, path).ok())
     }
 
-    /// A file of a process whose path has the number that it has for itself.
-    pub fn numbered(&self, pid: u32, path: impl FnOnce(u32) -> String) -> io::Result<File> {
-        let path = path(self.numbers.get(&pid).copied().unwrap_or(pid));
-        match self.of.get(&pid).and_then(|index| self.found.get(*index)) {
-            Some(root) => open_below(&root.folder, Path::new(&path)),
-            None => open_regular(Path::new(&path)),
-        }
+    /// A file in a folder of a process, whose name has the number that the process has for itself.
+    /// It must be one that the process, or root, has written: any user may have made a file of this
+    /// name. The error says who has.
+    pub fn written_by(
+        &self,
+        pid: u32,
+        folder: &Path,
+        name: impl FnOnce(u32) -> String,
+    ) -> io::Result<File> {
+        let folder = match self.of.get(&pid).and_then(|index| self.found.get(*index)) {
+            Some(root) => open_below(&root.folder, folder)?,
+            None => look_at(folder)?,
+        };
+        let writer = self.writers.get(&pid);
+        let name = name(writer.map_or(pid, |writer| writer.number));
+        open_of(&folder, OsStr::new(&name), &self.users_of(pid))
+    }
+
+    /// A process may have changed its user since it was looked at. Another process may have its
+    /// number by now.
+    fn users_of(&self, pid: u32) -> Vec<u32> {
+        let Some(writer) = self.writers.get(&pid) else { return vec![0] };
+        let lives = is_still(pid, writer.started);
+        let now = user_of(pid).filter(|_| lives);
+        [0, writer.user].into_iter().chain(now).collect()
     }
 }
 
@@ -123,17 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_the_number_of_a_process_in_its_name() {
+    fn a_file_of_a_process_has_its_number_and_its_user() {
         let pid = std::process::id();
-        let mut roots = Roots::default();
-        let number = |roots: &Roots| {
-            let mut asked = None;
-            let path = |n| format!("/proc/self/task/{n}/no-such-file");
-            assert!(roots.numbered(pid, |n| (asked = Some(n), path(n)).1).is_err());
-            asked
+        let folder = tempfile::tempdir().unwrap();
+        let open = |roots: &Roots| {
+            roots.written_by(pid, folder.path(), |n| format!("file-{n}")).map_err(|e| e.kind())
         };
-        assert_eq!(number(&roots), Some(pid));
-        roots.numbers.insert(pid, 7);
-        assert_eq!(number(&roots), Some(7));
+        let mut roots = Roots::default();
+        fs::write(folder.path().join(format!("file-{pid}")), "x").unwrap();
+        // Of a process that was not looked at, only root's files are known to be no forgery.
+        assert_eq!(open(&roots).is_ok(), crate::files::effective_uid() == 0);
+        roots.look_writer(pid);
+        assert!(open(&roots).is_ok());
+        roots.writers.get_mut(&pid).unwrap().number = 7;
+        assert_eq!(open(&roots).unwrap_err(), io::ErrorKind::NotFound);
+        fs::write(folder.path().join("file-7"), "x").unwrap();
+        assert!(open(&roots).is_ok());
     }
 }

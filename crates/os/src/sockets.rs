@@ -21,7 +21,7 @@ pub fn peer_has_our_files(socket: BorrowedFd) -> bool {
     theirs.is_some() && theirs == namespace("self")
 }
 
-fn peer(socket: BorrowedFd) -> io::Result<libc::ucred> {
+pub(crate) fn peer(socket: BorrowedFd) -> io::Result<libc::ucred> {
     // SAFETY: credentials and length are valid and of the sizes said.
     unsafe {
         let mut credentials: libc::ucred = std::mem::zeroed();

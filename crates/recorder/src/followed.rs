@@ -125,7 +125,7 @@ impl<'a> Ends<'a> {
     pub fn retain(&mut self, ready: &[bool]) {
         let mut ended = ready.iter();
         self.handles.retain(|_| ended.next() != Some(&true));
-        self.threads.retain(|(id, started)| processes::started(*id) == *started);
+        self.threads.retain(|(id, started)| started.is_some_and(|at| processes::is_still(*id, at)));
     }
 
     pub fn is_empty(&self) -> bool {

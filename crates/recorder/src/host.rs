@@ -3,12 +3,13 @@
 
 use klogger_log::preamble::{Clock, Host};
 use klogger_os::Error;
-use klogger_os::{self as os, machine};
+use klogger_os::{self as os, machine, missed};
 use std::fs;
 
 pub fn host() -> Result<Host, Error> {
     let (kernel, kernel_version, machine, name) = os::uname();
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo");
+    let cpuinfo = missed::noting("/proc/cpuinfo", cpuinfo).unwrap_or_default();
     let model =
         cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
     Ok(Host {
@@ -26,9 +27,10 @@ pub fn host() -> Result<Host, Error> {
 /// what an event costs.
 fn mitigations() -> Vec<(String, String)> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    // Older kernels have none.
+    let entries = missed::noting_unless_gone(folder, fs::read_dir(folder)).into_iter().flatten();
+    let entries = entries.filter_map(|entry| missed::noting(folder, entry));
+    let mut names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
     names.sort();
     let all = names.into_iter().map(|n| (machine::line(&format!("{folder}/{n}")), n));
     all.filter(|(state, _)| state != "Not affected" && !state.is_empty())
@@ -39,6 +41,6 @@ fn mitigations() -> Vec<(String, String)> {
 /// The clock of all records, read now.
 pub fn clock() -> Clock {
     let (start_ns, start_realtime_ns, uncertainty_ns) = os::clock_pair();
-    let (name, source) = ("monotonic".into(), machine::clock_source());
+    let (name, source) = ("monotonic".into(), machine::clock_source().unwrap_or_default());
     Clock { name, source, start_ns, start_realtime_ns, uncertainty_ns, user: None }
 }

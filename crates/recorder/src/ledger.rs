@@ -9,6 +9,7 @@ use klogger_engines::stacks::Unnumbered;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::{Condition, ProbeState, Recorder};
 use klogger_os::machine::cpu_list;
+use klogger_os::missed::{self, Missed};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
@@ -158,6 +159,15 @@ pub fn excluded(recorder: &Recorder, span: (u64, u64)) -> Vec<Entry> {
 pub fn unnamed(count: u64, span: (u64, u64)) -> Option<Entry> {
     let entry = || Entry::new(Key::ThreadsUnnamed).count(count).between(span.0, span.1);
     (count > 0).then(entry)
+}
+
+/// What could not be looked at since this was asked last.
+pub fn missed() -> Vec<Entry> {
+    let entry = |Missed { what, count, between }| {
+        let entry = Entry::new(Key::LookFailed).count(count).between(between.0, between.1);
+        entry.detail(&format!("{count} looks failed: {what}"))
+    };
+    missed::take().into_iter().map(entry).collect()
 }
 
 /// Stacks that have no number.

@@ -20,10 +20,10 @@ use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::preamble::Preamble;
 use klogger_log::writer::{Summary, Writer};
 use klogger_os as os;
-use klogger_os::Error;
 use klogger_os::threads;
+use klogger_os::{Error, machine};
 use klogger_ring::RecordKinds;
-use klogger_ring::block::{Builtin, Followed, Outlet, Source, Status, ToWriter};
+use klogger_ring::block::{Builtin, Followed, Outlet, Pool, Source, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
 use std::io;
@@ -99,16 +99,18 @@ impl Pipeline {
         &self.outlet.status
     }
 
-    /// Messages wait until there is a file.
+    /// Messages wait until there is a file. `ring`: bytes of the largest ring at the beginning.
     ///
     /// # Errors
     /// There may be no more threads.
-    pub fn new(layouts: &[EventLayout]) -> Result<Pipeline, Error> {
+    pub fn new(layouts: &[EventLayout], ring: u64) -> Result<Pipeline, Error> {
+        // As much as the rings may have themselves.
+        let room = machine::memory_available().map_or(0, |room| room / 4);
         let (to_writer, messages) = sync_channel(128);
         let (log, writer) = start_writer(messages)?;
         let outlet = Outlet {
             to_writer,
-            pool: Arc::default(),
+            pool: Arc::new(Pool::within(room, ring)),
             status: Arc::default(),
             builtin: Builtin(Arc::new(layouts.to_vec())),
             followed: Arc::default(),
@@ -432,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_writer_has_its_name_before_there_is_a_log_and_ends_without_one() {
-        let pipeline = Pipeline::new(&[]).unwrap();
+        let pipeline = Pipeline::new(&[], 4096).unwrap();
         assert_eq!(writers(), 1);
         let (_, ended) = pipeline.stop();
         assert_eq!(ended.summary().events, 0);

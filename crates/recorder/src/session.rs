@@ -200,7 +200,7 @@ impl Session {
             let cannot = |e| Error::new(format!("cannot start the thread for snapshots: {e}"));
             self.snapshots = Some(Snapshots::start().map_err(cannot)?);
         }
-        let mut pipeline = Pipeline::new(&self.layouts)?;
+        let mut pipeline = Pipeline::new(&self.layouts, self.options.request.buffer_size)?;
         if self.options.follower.is_some() || self.actions.is_some() {
             pipeline.followed().directly();
         } else if self.stdout.is_some() {

@@ -7,12 +7,11 @@ use klogger_log::stacks;
 use klogger_log::text::escaped;
 use klogger_os as os;
 use klogger_os::Error;
-use klogger_os::recorders::{name, recordings};
+use klogger_os::recorders::{self, Recording, name, recordings};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -174,8 +173,7 @@ pub struct Listener(UnixListener);
 
 impl Listener {
     pub fn new() -> io::Result<Listener> {
-        let listener =
-            UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(std::process::id()))?)?;
+        let listener = recorders::listen()?;
         listener.set_nonblocking(true)?;
         Ok(Listener(listener))
     }
@@ -303,18 +301,19 @@ pub enum Found {
     Ended,
 }
 
-/// Asks the recording of process `pid` what it is.
-pub fn look(pid: u32, patience: Duration) -> Found {
+/// Asks a recording what it is.
+pub fn look(recording: &Recording, patience: Duration) -> Found {
     let silent = |e: io::Error| match e.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Found::Silent,
         _ => Found::Ended,
     };
-    let stream = match os::connect_abstract(&name(pid)) {
+    let stream = match os::connect_abstract(&recording.name) {
         Ok(stream) => stream,
         Err(e) => return silent(e),
     };
     match os::peer_uid(stream.as_fd()) {
-        Ok(uid) if !is_trusted(uid) => return Found::OfUser(uid),
+        // Root's recorder answers no other user.
+        Ok(uid) if uid != os::files::effective_uid() => return Found::OfUser(uid),
         Ok(_) => {}
         Err(e) => return silent(e),
     }
@@ -325,19 +324,40 @@ pub fn look(pid: u32, patience: Duration) -> Found {
     }
 }
 
+/// Whether process `pid` is recording, also if it does not answer in time.
+pub fn runs(pid: u32, patience: Duration) -> bool {
+    let first = Recording { pid, name: name(pid) };
+    let others = list().unwrap_or_default().into_iter().filter(|other| other.pid == pid);
+    let mut names = std::iter::once(first).chain(others);
+    names.any(|name| matches!(look(&name, patience), Found::Recording(_) | Found::Silent))
+}
+
 fn no_answer(pid: u32, error: &io::Error) -> Error {
     Error::new(format!("no answer from the recording of process {pid}: {error}"))
 }
 
+/// Connects to the recording of process `pid`, under whichever of its names it listens.
+fn connect(pid: u32) -> Result<UnixStream, Error> {
+    let first = Recording { pid, name: name(pid) };
+    let mut found = connect_to(&first);
+    if found.is_err() {
+        let others = list()?.into_iter().filter(|other| other.pid == pid && *other != first);
+        let connected = others.map(|other| connect_to(&other)).find(Result::is_ok);
+        found = connected.unwrap_or(found);
+    }
+    found
+}
+
 /// Connects to a recording of our own user or of root. A program of another user that listens under
 /// the name is untrusted.
-fn connect(pid: u32) -> Result<UnixStream, Error> {
-    let stream = os::connect_abstract(&name(pid)).map_err(|e| match e.kind() {
+fn connect_to(recording: &Recording) -> Result<UnixStream, Error> {
+    let Recording { pid, name } = recording;
+    let stream = os::connect_abstract(name).map_err(|e| match e.kind() {
         io::ErrorKind::ConnectionRefused => Error::new(format!("process {pid} records nothing"))
             .help("without --recorder, the recording that runs is found"),
-        _ => no_answer(pid, &e),
+        _ => no_answer(*pid, &e),
     })?;
-    match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
+    match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(*pid, &e))? {
         uid if is_trusted(uid) => Ok(stream),
         uid => Err(Error::new(format!(
             "permission denied: the recording of process {pid} belongs to user {uid}"
@@ -346,14 +366,22 @@ fn connect(pid: u32) -> Result<UnixStream, Error> {
     }
 }
 
+/// The names of all recordings.
+pub fn list() -> Result<Vec<Recording>, Error> {
+    recordings().map_err(|e| {
+        Error::new(format!("cannot see which recordings run: /proc/net/unix: {e}"))
+            .help("mount /proc: 'mount -t proc proc /proc'")
+    })
+}
+
 /// The only recording there is of our own user or of root. Those of other users count only for the
 /// message if there is none: they may be names that a program has taken.
 fn find() -> Result<(u32, UnixStream), Error> {
     let mut found: Vec<(u32, UnixStream)> = Vec::new();
     let mut refused = Vec::new();
-    for pid in recordings() {
-        match connect(pid) {
-            Ok(stream) => found.push((pid, stream)),
+    for recording in list()? {
+        match connect_to(&recording) {
+            Ok(stream) => found.push((recording.pid, stream)),
             Err(error) => refused.push(error),
         }
     }

@@ -21,8 +21,9 @@ struct Look {
     /// The TSC, if clocks are derived from it, with CLOCK_MONOTONIC at that moment and the
     /// uncertainty.
     counter: Option<(u64, u64, u64)>,
-    source: String,
-    online: BTreeSet<u32>,
+    /// `None`: it could not be read, which is in the ledger, and is no change.
+    source: Option<String>,
+    online: Option<BTreeSet<u32>>,
 }
 
 impl Look {
@@ -31,7 +32,7 @@ impl Look {
             clocks: clocks::read(),
             counter: counter.then(os::tsc::pair),
             source: machine::clock_source(),
-            online: machine::online_cpus().unwrap_or_default().into_iter().collect(),
+            online: machine::online_cpus_now().map(BTreeSet::from_iter),
         }
     }
 }
@@ -74,19 +75,20 @@ impl Watch {
         self.see(Look::now(self.counter));
     }
 
-    fn see(&mut self, now: Look) {
+    fn see(&mut self, mut now: Look) {
         self.see_clocks(&now.clocks);
-        if now.source != self.last.source && !now.source.is_empty() {
-            let text = format!(
-                "the kernel's clock source changed from {} to {}",
-                self.last.source, now.source
-            );
+        if let (Some(before), Some(after)) = (&self.last.source, &now.source)
+            && before != after
+        {
+            let text = format!("the kernel's clock source changed from {before} to {after}");
             self.step(&now.clocks, &text);
         }
         if let Some(counter) = now.counter {
             self.see_counter(counter, &now.clocks);
         }
         self.see_cpus(&now);
+        now.source = now.source.or(self.last.source.take());
+        now.online = now.online.or(self.last.online.take());
         self.last = now;
     }
 
@@ -164,10 +166,11 @@ impl Watch {
 
     fn see_cpus(&mut self, now: &Look) {
         let (before, after) = (self.last.clocks.monotonic, now.clocks.monotonic);
-        for cpu in self.last.online.difference(&now.online) {
+        let (Some(last), Some(online)) = (&self.last.online, &now.online) else { return };
+        for cpu in last.difference(online) {
             self.gone.insert(*cpu, before);
         }
-        for cpu in now.online.difference(&self.last.online) {
+        for cpu in online.difference(last) {
             match self.gone.remove(cpu) {
                 Some(from) => self.entries.push(went(*cpu, from, after)),
                 None => drop(self.came.insert(*cpu, before)),
@@ -208,8 +211,8 @@ mod tests {
         Look {
             clocks: Clocks { monotonic: ns, wall: ns + 10_000 * S, boot: ns + 5 * S, within: 300 },
             counter: Some((2 * ns, ns, 40)),
-            source: "tsc".into(),
-            online: BTreeSet::from([0, 1]),
+            source: Some("tsc".into()),
+            online: Some(BTreeSet::from([0, 1])),
         }
     }
 
@@ -328,14 +331,24 @@ mod tests {
 
     #[test]
     fn another_clock_source() {
-        let hpet = |n| Look { source: "hpet".into(), counter: None, ..at(n) };
+        let hpet = |n| Look { source: Some("hpet".into()), counter: None, ..at(n) };
         let changed = step(2, 3, "the kernel's clock source changed from tsc to hpet");
         assert_eq!(seen((1..3).map(at).chain((3..5).map(hpet))), [changed]);
     }
 
     #[test]
+    fn what_cannot_be_read_is_no_change() {
+        let blind = |n| Look { source: None, online: None, ..at(n) };
+        assert_eq!(seen((1..3).map(blind).chain((3..5).map(at)).chain((5..7).map(blind))), []);
+        let mut watch = Watch::from(blind(0), true);
+        (1..3).for_each(|n| watch.see(at(n)));
+        let (entries, came) = watch.finish(100 * S);
+        assert!(entries.is_empty() && came.is_empty());
+    }
+
+    #[test]
     fn cpus_that_come_and_go() {
-        let with = |n, cpus: &[u32]| Look { online: cpus.iter().copied().collect(), ..at(n) };
+        let with = |n, cpus: &[u32]| Look { online: Some(cpus.iter().copied().collect()), ..at(n) };
         let looks = [with(1, &[0, 1]), with(2, &[0]), with(3, &[0, 1, 2]), with(4, &[1, 2])];
         let rows = seen(looks.clone());
         let short: Vec<_> = rows.iter().map(|r| (r.0.as_str(), r.1, r.2, r.3)).collect();

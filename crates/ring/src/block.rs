@@ -17,6 +17,7 @@ use std::time::Duration;
 /// Buffers between drain threads and the writer thread. If all are in use, the disk is slower than
 /// the events.
 const BUFFERS_MAX: u32 = 64;
+const BUFFERS_MIN: u32 = 4;
 
 /// How long records wait in a ring at most if somebody follows the recording, or its log.
 const DIRECTLY_MS: u32 = 50;
@@ -150,16 +151,28 @@ impl Status {
 }
 
 /// Buffers that are reused between drain threads and the writer thread.
-#[derive(Default)]
 pub struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
     made: AtomicU32,
+    most: u32,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool { free: Mutex::default(), made: AtomicU32::new(0), most: BUFFERS_MAX }
+    }
 }
 
 impl Pool {
+    /// Of buffers of at most `each` bytes, for which there are `room` bytes; at least some.
+    pub fn within(room: u64, each: u64) -> Pool {
+        let most = (room / each.max(1)).clamp(BUFFERS_MIN.into(), BUFFERS_MAX.into());
+        Pool { most: most as u32, ..Pool::default() }
+    }
+
     pub fn get(&self) -> Option<Vec<u8>> {
         let free = self.free.lock().ok()?.pop();
-        free.or_else(|| (self.made.fetch_add(1, Ordering::Relaxed) < BUFFERS_MAX).then(Vec::new))
+        free.or_else(|| (self.made.fetch_add(1, Ordering::Relaxed) < self.most).then(Vec::new))
     }
 
     /// A buffer even if all are in use: at the end of a recording no record may stay in a ring.

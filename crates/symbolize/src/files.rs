@@ -3,16 +3,15 @@
 //! it is a regular file, and its build id must be the one in the log.
 
 use crate::elf::{Facts, facts};
-use crate::perf_map::{BYTES_MAX, PerfMap};
+use crate::perf_map::BYTES_MAX;
 use klogger_log::code::File as Code;
-use klogger_os::files::{open_regular, open_seen_regular};
+use klogger_os::files::{effective_uid, look_at, open_of, open_regular, open_seen_regular};
 use klogger_os::mapped::Mapped;
 use klogger_os::roots::{Roots, inherited};
 use std::fs::{self, File};
-use std::io;
-use std::io::{Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -40,12 +39,16 @@ pub struct Result {
 }
 
 pub enum Found {
-    Map(PerfMap),
+    /// What a program says of code that it has made; by a path of the process that reads it, and
+    /// its size.
+    Map(OwnedFd, PathBuf, u64),
     File(PathBuf, Facts),
     /// A file of a container, by a path of the process that reads it.
     Held(OwnedFd, PathBuf, Facts),
     Vdso(NamedTempFile),
     Nothing(String),
+    /// It is there, but is not to be trusted, or cannot be read.
+    Refused(String),
 }
 
 impl Search {
@@ -76,23 +79,36 @@ impl Search {
         self.file(file, self.mapped.get(number as usize))
     }
 
+    /// What a process has written of the code that it made. Of a recording that has ended, nobody
+    /// knows the user of the process: a map of root or of the caller counts, and below a sysroot
+    /// those of its owner.
     fn map(&self, pid: u32) -> Result {
-        let mut looked = Vec::new();
-        let name = |number: u32| format!("/tmp/perf-{number}.map");
-        let inside = self.roots.as_ref().and_then(|roots| roots.numbered(pid, name).ok());
-        let outside = || {
-            let path = self.below(&name(pid));
-            looked.push(path.display().to_string());
-            open_regular(&path).ok()
-        };
-        if let Some(map) = inside.or_else(outside) {
-            let mut text = Vec::new();
-            if map.take(BYTES_MAX).read_to_end(&mut text).is_ok() {
-                return Result { what: Found::Map(PerfMap::new(&text)), looked };
+        let name = |number: u32| format!("perf-{number}.map");
+        let folder = self.below("/tmp");
+        let path = folder.join(name(pid));
+        let map = match &self.roots {
+            Some(roots) => roots.written_by(pid, &folder, name),
+            None => {
+                let owner = self.sysroot.as_ref().and_then(|root| root.metadata().ok());
+                let users = [0, effective_uid()].into_iter().chain(owner.map(|o| o.uid()));
+                look_at(&folder)
+                    .and_then(|folder| open_of(&folder, name(pid).as_ref(), &Vec::from_iter(users)))
             }
-        }
-        let why = "it wrote no map of the code that it made".into();
-        Result { what: Found::Nothing(why), looked }
+        };
+        let what = match map.and_then(|map| Ok((map.metadata()?.len(), inherited(&map)?))) {
+            Ok((size, _)) if size > BYTES_MAX => {
+                Found::Refused(format!("it is larger than {} MiB", BYTES_MAX >> 20))
+            }
+            Ok((size, held)) => {
+                let path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+                Found::Map(held, path, size)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Found::Nothing("it wrote no map of the code that it made".into())
+            }
+            Err(e) => Found::Refused(e.to_string()),
+        };
+        Result { what, looked: vec![path.display().to_string()] }
     }
 
     /// The file itself, or its debug information.

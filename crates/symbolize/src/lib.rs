@@ -16,7 +16,9 @@ pub use files::Search;
 pub use worker::{WORKER, work};
 
 use klogger_log::code::{Code, Function, Place, UserStack};
+use perf_map::ALL_MAX;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long all files together may take.
@@ -33,6 +35,17 @@ pub struct Missing {
     pub looked: Vec<String>,
     /// Places in it that have no name.
     pub places: usize,
+    /// The file is there, but was refused, or could not be read.
+    pub refused: bool,
+}
+
+/// A file whose code is to be named, and what is said of it if that fails.
+struct Job {
+    number: u32,
+    path: PathBuf,
+    offsets: BTreeSet<u64>,
+    is_map: bool,
+    lost: Missing,
 }
 
 /// Names what can be named, in place of the names that are there; those of places that cannot be
@@ -44,6 +57,7 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
     let mut identified = Vec::new();
     // Copies and descriptors exist until they have been read.
     let mut held = Vec::new();
+    let mut maps_left = ALL_MAX;
     for (number, offsets) in places(code) {
         let Some(file) = code.files.get(number as usize) else { continue };
         let found = search.find(number, file);
@@ -53,15 +67,29 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
             why,
             looked: found.looked.clone(),
             places: offsets.len(),
+            refused: false,
+        };
+        let mut job = |path: &Path, is_map| {
+            jobs.push(Job {
+                number,
+                path: path.into(),
+                offsets: offsets.clone(),
+                is_map,
+                lost: lost(String::new()),
+            })
         };
         match &found.what {
-            files::Found::Map(map) => {
-                let named = offsets.iter().filter_map(|at| Some((*at, vec![map.find(*at)?])));
-                let named: Vec<_> = named.collect();
-                code.names.extend(named.into_iter().map(|(at, names)| ((number, at), names)));
+            files::Found::Map(_, path, size) if *size <= maps_left => {
+                maps_left -= size;
+                job(path, true);
+                held.push(found.what);
+            }
+            files::Found::Map(..) => {
+                let why = format!("all maps together are larger than {} MiB", ALL_MAX >> 20);
+                missing.push(Missing { refused: true, ..lost(why) });
             }
             files::Found::File(path, facts) | files::Found::Held(_, path, facts) => {
-                jobs.push((number, path.clone(), offsets.clone(), lost(String::new())));
+                job(path, false);
                 // Debug information has the segments of the file, but not their places in it.
                 if file.loads.is_empty() {
                     identified.push((number, facts.build_id.clone(), facts.loads.clone()));
@@ -69,9 +97,11 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
                 held.push(found.what);
             }
             files::Found::Vdso(copy) => {
-                let path = copy.path().to_path_buf();
-                jobs.push((number, path, offsets.clone(), lost(String::new())));
+                job(copy.path(), false);
                 held.push(found.what);
+            }
+            files::Found::Refused(why) => {
+                missing.push(Missing { refused: true, ..lost(why.clone()) });
             }
             files::Found::Nothing(why) => missing.push(lost(why.clone())),
         }
@@ -81,17 +111,20 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
         file.build_id = build_id;
         file.loads = loads;
     }
+    // Maps are at the end: their sizes are chosen by programs, and the time is for all.
+    jobs.sort_by_key(|job| job.is_map);
     let requests: Vec<worker::Request> = jobs
         .iter()
-        .map(|(number, path, offsets, _)| worker::Request {
-            path: path.clone(),
-            loads: code.files[*number as usize].loads.clone(),
-            offsets: offsets.iter().copied().collect(),
+        .map(|job| worker::Request {
+            path: job.path.clone(),
+            loads: code.files[job.number as usize].loads.clone(),
+            offsets: job.offsets.iter().copied().collect(),
+            is_map: job.is_map,
         })
         .collect();
     let answers = worker::ask(&requests, &search.debug, deadline);
     let mut rules = BTreeMap::new();
-    for ((number, _, offsets, lost), answer) in jobs.into_iter().zip(answers) {
+    for (Job { number, offsets, lost, .. }, answer) in jobs.into_iter().zip(answers) {
         match answer {
             Ok(names) => {
                 for (at, (names, rule)) in offsets.iter().zip(names) {
@@ -104,7 +137,7 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
             Err(why) => {
                 let named = |at: &&u64| code.names.contains_key(&(number, **at));
                 let places = offsets.len() - offsets.iter().filter(named).count();
-                missing.push(Missing { why, places, ..lost });
+                missing.push(Missing { why, places, refused: true, ..lost });
             }
         }
     }

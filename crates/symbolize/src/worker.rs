@@ -2,13 +2,15 @@
 //! The process that reads the files of programs: what it is asked, what it answers, and what it may
 //! do.
 
+use crate::perf_map;
 use crate::unwind::{self, Rule};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use klogger_log::code::Function;
 use klogger_os::confine::{Limits, Permits, confine};
+use klogger_os::files::open_regular;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -23,7 +25,7 @@ const TRIES: usize = 16;
 /// An answer of one file is no longer than this.
 const LIMITS: Limits = Limits { cpu_seconds: 60, memory: 8 << 30, file_size: 0 };
 /// Names that are longer are cut: those of templates can have many kB.
-const NAME_MAX: usize = 512;
+pub const NAME_MAX: usize = 512;
 
 /// Names of the code of one file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +34,8 @@ pub struct Request {
     /// Segments with code: offset, size and address; without them, offsets are those in the file.
     pub loads: Vec<(u64, u64, u64)>,
     pub offsets: Vec<u64>,
+    /// It is the map of a program that has made code: offsets are addresses.
+    pub is_map: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -140,6 +144,9 @@ pub fn work() -> io::Result<()> {
 
 /// A symbolizer for each file, so that one that takes much memory leaves none behind.
 fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
+    if request.is_map {
+        return of_map(request).map_err(|e| format!("it cannot be read: {e}"));
+    }
     let symbolizer =
         Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(debug)).build();
     let places = request.offsets.iter().map(|at| address(*at, &request.loads).unwrap_or(*at));
@@ -160,6 +167,12 @@ fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
     let found = found.map_err(|e| format!("it cannot be read: {e}"))?;
     let rules = unwind::rules(&request.path, &request.loads, &request.offsets);
     Ok(found.iter().map(functions).zip(rules).collect())
+}
+
+fn of_map(request: &Request) -> io::Result<Vec<(Vec<Function>, Rule)>> {
+    let map = BufReader::new(open_regular(&request.path)?.take(perf_map::BYTES_MAX));
+    let found = perf_map::find(map, &request.offsets)?;
+    Ok(found.into_iter().map(|f| (f.into_iter().collect(), Rule::Unknown)).collect())
 }
 
 /// The address of an offset, if the segments are known.

@@ -94,7 +94,7 @@ pub fn run(args: Args) -> Outcome {
     let other = check_analyses(&analyses, args.format)?;
     if args.format == Format::Json {
         let schemata = checked.iter().map(to_json);
-        say!("{:#}", schemata.chain(other.values).collect::<Value>());
+        say_json!(schemata.chain(other.values).collect::<Value>());
     }
     let ok = other.ok && checked.iter().all(|c| c.summary.is_some());
     Ok(ExitCode::from(if ok { 0 } else { 2 }))

@@ -8,7 +8,6 @@ use super::{Format, Outcome};
 use crate::failure::Failure;
 use crate::messages;
 use crate::schema_file;
-use crate::terminal;
 use crate::text::open;
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
@@ -95,8 +94,7 @@ pub fn run(args: Args) -> Outcome {
     match args.format {
         Format::Text => say_part!("{}", escaped_lines(&found.text())),
         Format::Json => {
-            let text = format!("{:#}", found.json());
-            say!("{}", if terminal::is_terminal() { escaped_lines(&text) } else { text });
+            say_json!(found.json());
         }
     }
     Ok(ExitCode::from(u8::from(violated)))

@@ -2,10 +2,9 @@
 //! `klogger info`
 
 use super::{Format, Outcome};
-use crate::terminal;
+use crate::out;
 use crate::text::{info_json, info_text, open};
 use klogger_log::stats::Stats;
-use klogger_log::text::escaped;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,8 +42,7 @@ pub fn run(args: Args) -> Outcome {
     match args.format {
         Format::Text => say_part!("{}", info_text::page(&about, args.fields)),
         Format::Json => {
-            let text = info_json::page(&about).to_string();
-            say!("{}", if terminal::is_terminal() { escaped(&text) } else { text });
+            out::json_text(&info_json::page(&about).to_string());
         }
     }
     Ok(ExitCode::SUCCESS)

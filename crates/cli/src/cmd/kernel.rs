@@ -72,7 +72,7 @@ pub fn run(args: Args) -> Outcome {
         tree.apply(&changes)?;
     }
     if args.format == Format::Json {
-        say!("{:#}", to_json(&args, &tree, &schemata, &changes));
+        say_json!(to_json(&args, &tree, &schemata, &changes));
         return Ok(ExitCode::SUCCESS);
     }
     changes.iter().for_each(|c| say!("  {}", line(c)));

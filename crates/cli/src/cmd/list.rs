@@ -72,7 +72,7 @@ fn schemata(format: Format) -> Result<(), klogger_os::Error> {
             let list = all
                 .iter()
                 .map(|s| json!({ "name": s.name, "doc": s.doc, "file": s.file, "ok": s.ok }));
-            say!("{:#}", list.collect::<Value>());
+            say_json!(list.collect::<Value>());
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ fn engines(format: Format) {
             }
             say!("\n'klogger record --engine NAME' records with it; 'auto' is the default.");
         }
-        Format::Json => say!("{:#}", CHOICES.iter().map(described).collect::<Value>()),
+        Format::Json => say_json!(CHOICES.iter().map(described).collect::<Value>()),
     }
 }
 

@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Outcome {
     let name = name_of(&folder)?;
     let written = make(&folder, &name)?;
     if args.format == Format::Json {
-        say!("{:#}", json!({ "name": name, "written": written }));
+        say_json!(json!({ "name": name, "written": written }));
         return Ok(ExitCode::SUCCESS);
     }
     let path = match folder.components().count() {

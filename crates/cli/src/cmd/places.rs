@@ -126,7 +126,7 @@ pub fn print(wanted: &Wanted, format: Format) -> Outcome {
     }
     match format {
         Format::Text => found.iter().for_each(|f| say!("{}", text(f))),
-        Format::Json => say!("{:#}", found.iter().map(to_json).collect::<Value>()),
+        Format::Json => say_json!(found.iter().map(to_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +136,7 @@ fn list_program(program: &str, format: Format) -> Outcome {
     let found = klogger_programs::list(&Programs::default(), program)?;
     match format {
         Format::Text => found.iter().for_each(|place| say!("{}", place_text(place))),
-        Format::Json => say!("{:#}", found.iter().map(place_json).collect::<Value>()),
+        Format::Json => say_json!(found.iter().map(place_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
 }

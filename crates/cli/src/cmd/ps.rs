@@ -6,10 +6,11 @@ use crate::messages;
 use crate::terminal;
 use crate::text::layout::{command, grouped, table};
 use klogger_log::text::escaped_lines;
-use klogger_os::recorders::recordings;
+use klogger_os::Error;
+use klogger_os::recorders::Recording;
 use klogger_os::threads;
 use klogger_recorder::rescue::killed_recorders;
-use klogger_recorder::socket::{Found, Status, look};
+use klogger_recorder::socket::{Found, Status, list, look};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
@@ -17,9 +18,8 @@ use std::time::Duration;
 
 /// List running recordings
 ///
-/// Those of other users are not shown, unless root asks; nor are those in other network namespaces,
-/// such as those of containers and guests. The socket on which a recorder answers is in such a
-/// namespace.
+/// Those of other users are not shown; nor are those in other network namespaces, such as those of
+/// containers and guests. The socket on which a recorder answers is in such a namespace.
 #[derive(clap::Args)]
 pub struct Args {
     /// json: an array of objects
@@ -40,32 +40,38 @@ struct Row {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let (rows, others) = find();
+    let (rows, others) = find()?;
     match args.format {
         Format::Json => {
             let rows: Vec<Value> = rows.iter().map(Row::json).collect();
-            say!("{:#}", Value::Array(rows));
+            say_json!(Value::Array(rows));
         }
         Format::Text if rows.is_empty() => say!("No recording is running."),
         Format::Text => say_part!("{}", escaped_lines(&text(&rows))),
     }
     if others > 0 {
-        let s = if others == 1 { "a recording" } else { "recordings" };
-        messages::note(&format!("{others} more: {s} of other users, which root can see"));
+        let names = if others == 1 { "name of a recording" } else { "names of recordings" };
+        messages::note(&format!(
+            "{others} {names} not asked, which programs of other users listen under"
+        ));
     }
     killed_recorders().iter().for_each(|killed| messages::note(killed));
     Ok(ExitCode::SUCCESS)
 }
 
 /// The recordings that may be seen, and how many others there are.
-fn find() -> (Vec<Row>, usize) {
+fn find() -> Result<(Vec<Row>, usize), Error> {
     let (mut rows, mut others) = (Vec::new(), 0);
-    for pids in recordings().chunks(ASKED_MAX) {
-        let ask = |&pid: &u32| (pid, threads::start("klogger/ask", move || look(pid, PATIENCE)));
-        let asked: Vec<_> = pids.iter().map(ask).collect();
-        for (pid, thread) in asked {
+    for found in list()?.chunks(ASKED_MAX) {
+        let ask = |recording: &Recording| {
+            let theirs = recording.clone();
+            threads::start("klogger/ask", move || look(&theirs, PATIENCE))
+        };
+        let asked: Vec<_> = found.iter().map(ask).collect();
+        for (recording, thread) in found.iter().zip(asked) {
+            let pid = recording.pid;
             // Without threads, one after the other.
-            match thread.map_or_else(|_| Ok(look(pid, PATIENCE)), JoinHandle::join) {
+            match thread.map_or_else(|_| Ok(look(recording, PATIENCE)), JoinHandle::join) {
                 Ok(Found::Recording(status)) => {
                     rows.push(Row { pid, status: Some(*status), why: "" });
                 }
@@ -78,7 +84,11 @@ fn find() -> (Vec<Row>, usize) {
             }
         }
     }
-    (rows, others)
+    // Another program may have taken one of the names of a recorder that answers under another.
+    let answering: Vec<u32> =
+        rows.iter().filter(|row| row.status.is_some()).map(|row| row.pid).collect();
+    rows.retain(|row| row.status.is_some() || !answering.contains(&row.pid));
+    Ok((rows, others))
 }
 
 impl Row {

@@ -70,7 +70,7 @@ pub fn run(args: Args) -> Outcome {
     if args.programs.is_empty() {
         match args.format {
             Format::Text => print_list(&rings::list(), &programs::list()),
-            Format::Json => say!("{:#}", list_json(&rings::list(), &programs::list())),
+            Format::Json => say_json!(list_json(&rings::list(), &programs::list())),
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Outcome {
             print_rules(&schema);
             print_probes(&schema, &opinion);
         }
-        Format::Json => say!("{:#}", to_json(&schema, &layouts, &opinion)),
+        Format::Json => say_json!(to_json(&schema, &layouts, &opinion)),
     }
     Ok(ExitCode::SUCCESS)
 }

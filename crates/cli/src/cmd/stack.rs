@@ -3,6 +3,7 @@
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
+use crate::out;
 use crate::text::open::open;
 use klogger_log::text::escaped;
 use klogger_os::Error;
@@ -40,7 +41,7 @@ pub fn run(args: Args) -> Outcome {
     };
     if args.format == Format::Json {
         let text = serde_json::to_string(&frames).map_err(|e| Error::new(e.to_string()))?;
-        say!("{text}");
+        out::json_text(&text);
     } else {
         frames.iter().for_each(|frame| say!("{}", line(frame)));
     }

@@ -62,9 +62,9 @@ pub fn run(args: Args) -> Outcome {
     match args.format {
         Format::Text => done.iter().for_each(print),
         Format::Json if args.log.is_dir() => {
-            say!("{:#}", json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
+            say_json!(json!({ "logs": done.iter().map(Done::json).collect::<Vec<_>>() }));
         }
-        Format::Json => done.iter().for_each(|one| say!("{:#}", one.json())),
+        Format::Json => done.iter().for_each(|one| say_json!(one.json())),
     }
     Ok(ExitCode::SUCCESS)
 }

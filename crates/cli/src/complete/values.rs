@@ -235,5 +235,9 @@ fn tracepoints(current: &str) -> Vec<Named> {
 }
 
 fn recorders() -> Vec<Named> {
-    recorders::recordings().iter().map(|pid| (pid.to_string(), "a recording".into())).collect()
+    // Without a list there is nothing to complete.
+    let mut pids: Vec<u32> =
+        recorders::recordings().unwrap_or_default().iter().map(|found| found.pid).collect();
+    pids.dedup();
+    pids.iter().map(|pid| (pid.to_string(), "a recording".into())).collect()
 }

@@ -48,7 +48,10 @@ impl Pins {
     pub fn new() -> Result<Pins, Error> {
         let pid = std::process::id();
         bpffs::mount().map_err(|e| cannot(Path::new(bpffs::ROOT), e))?;
-        let folder = root().join(format!("{pid}-{}", processes::started(pid).unwrap_or_default()));
+        let started = processes::started(pid).ok_or_else(|| {
+            cannot(&root(), io::Error::other("/proc does not say when this process was started"))
+        })?;
+        let folder = root().join(format!("{pid}-{started}"));
         Folder::make_with(&root(), 0o700).map_err(|e| cannot(&folder, e))?;
         check_owner(&root())?;
         make(&folder.join(PROGRAMS))?;
@@ -160,7 +163,7 @@ impl Left {
     fn new(folder: PathBuf) -> Option<Left> {
         let (pid, start) = folder.file_name()?.to_str()?.split_once('-')?;
         let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
-        Some(Left { pid, alive: processes::started(pid) == Some(start), folder })
+        Some(Left { pid, alive: processes::is_still(pid, start), folder })
     }
 
     /// The facts that the recorder stored; `None` if it was killed before.

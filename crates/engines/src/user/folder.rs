@@ -6,6 +6,7 @@ use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::files::FileId;
 use klogger_os::inotify::Inotify;
+use klogger_os::missed;
 use klogger_os::outputs;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -71,8 +72,10 @@ impl Folder {
 
     /// Names of programs' files in it.
     pub fn names(&self) -> Vec<OsString> {
-        let Ok(entries) = fs::read_dir(self.held()) else { return Vec::new() };
-        let names = entries.flatten().map(|e| e.file_name());
+        let what = "a folder of programs";
+        let entries = missed::noting_unless_gone(what, fs::read_dir(self.held()));
+        let entry = |entry| missed::noting_unless_gone(what, entry);
+        let names = entries.into_iter().flatten().filter_map(entry).map(|e| e.file_name());
         names.filter(|n| is_name(&n.to_string_lossy())).collect()
     }
 
@@ -178,10 +181,15 @@ impl Places {
         let mut folders: Vec<Folder> = self
             .own()
             .iter()
-            .filter_map(|path| Folder::open(path, self.owner_of(path)).ok())
+            .filter_map(|path| {
+                let opened = Folder::open(path, self.owner_of(path));
+                missed::noting_unless_gone(&path.display().to_string(), opened)
+            })
             .collect();
         if self.sees_all() {
-            let others = fs::read_dir(SHARED).into_iter().flatten().flatten();
+            let others = missed::noting_unless_gone(SHARED, fs::read_dir(SHARED));
+            let entry = |entry| missed::noting_unless_gone(SHARED, entry);
+            let others = others.into_iter().flatten().filter_map(entry);
             folders.extend(others.filter_map(|e| self.open_shared(&e.file_name())));
         }
         folders
@@ -202,7 +210,8 @@ impl Places {
         if uid == self.uid || !self.sees_all() {
             return None;
         }
-        Folder::open(&Path::new(SHARED).join(name), Some(uid)).ok()
+        let opened = Folder::open(&Path::new(SHARED).join(name), Some(uid));
+        missed::noting_unless_gone("a folder of another user's programs", opened)
     }
 }
 
@@ -233,7 +242,20 @@ pub struct Watch {
     shared: Option<i32>,
     /// Not all can be watched, so they are read again and again: what has been reported.
     known: Option<HashSet<(Option<FileId>, OsString)>>,
+    full: Option<Full>,
 }
+
+/// Where programs could not make their files: how much room there was, and between which times (ns
+/// of CLOCK_MONOTONIC) it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Full {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub between: (u64, u64),
+}
+
+/// A program that finds less room may be unable to log.
+const ROOM: u64 = 128 << 10;
 
 impl Watch {
     /// The strings are warnings: what cannot be watched, and why.
@@ -241,7 +263,8 @@ impl Watch {
         let mut notes = Vec::new();
         let inotify = Inotify::new().map_err(|e| notes.push(cannot_watch(INSTANCES, &e))).ok();
         let known = inotify.is_none().then(HashSet::new);
-        let mut watch = Watch { places, inotify, folders: HashMap::new(), shared: None, known };
+        let mut watch =
+            Watch { places, inotify, folders: HashMap::new(), shared: None, known, full: None };
         if let (Some(inotify), true) = (&watch.inotify, watch.places.sees_all()) {
             match inotify.watch(Path::new(SHARED)) {
                 Ok(number) => watch.shared = Some(number),
@@ -253,6 +276,23 @@ impl Watch {
             watch.add(folder, &mut found, &mut notes);
         }
         (watch, found, notes)
+    }
+
+    /// What was seen of a full file system, all in all.
+    pub fn full(&self) -> Option<Full> {
+        self.full.clone()
+    }
+
+    /// A program that has no room for its file cannot tell.
+    fn look_for_room(&mut self) {
+        let path = self.places.chosen.as_deref().unwrap_or(Path::new(SHARED));
+        let room = missed::noting_unless_gone(&path.display().to_string(), os::files::room(path));
+        let Some(bytes) = room.filter(|bytes| *bytes < ROOM) else { return };
+        let now = os::monotonic_ns();
+        let new = || Full { path: path.into(), bytes, between: (now, now) };
+        let full = self.full.get_or_insert_with(new);
+        full.bytes = full.bytes.min(bytes);
+        full.between.1 = now;
     }
 
     /// From here on all folders are read again and again.
@@ -305,6 +345,7 @@ impl Watch {
 
     /// New files. Empty folders that could not be watched are not looked at again.
     pub fn news(&mut self) -> Vec<Found> {
+        self.look_for_room();
         let mut found = Vec::new();
         if self.known.is_some() {
             self.everything(&mut found);
@@ -316,7 +357,7 @@ impl Watch {
             } else if Some(event.watch) == self.shared {
                 self.forget_removed();
                 if let Some(folder) = self.places.open_shared(&name) {
-                    self.add(folder, &mut found, &mut Vec::new());
+                    self.add_new(folder, &mut found);
                 }
             } else if let Some(folder) =
                 self.folders.get(&event.watch).filter(|_| is_name(&name.to_string_lossy()))
@@ -330,8 +371,15 @@ impl Watch {
     /// After inotify lost events, or without it: reads all folders again.
     fn everything(&mut self, found: &mut Vec<Found>) {
         for folder in self.places.open() {
-            self.add(folder, found, &mut Vec::new());
+            self.add_new(folder, found);
         }
+    }
+
+    /// If it cannot be watched, it is read again and again, which the ledger says.
+    fn add_new(&mut self, folder: Folder, found: &mut Vec<Found>) {
+        let mut notes = Vec::new();
+        self.add(folder, found, &mut notes);
+        notes.into_iter().for_each(|note| missed::note("a new folder", &io::Error::other(note)));
     }
 }
 

@@ -70,7 +70,7 @@ impl Known {
     }
 
     fn contains(&self, pid: u32) -> bool {
-        self.0.get(&pid).is_some_and(|started| processes::started(pid) == Some(*started))
+        self.0.get(&pid).is_some_and(|started| processes::is_still(pid, *started))
     }
 }
 
@@ -195,7 +195,7 @@ impl Mapped<'_> {
 }
 
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+    processes::thread_exists(pid, tid)
 }
 
 /// Files that a process has mapped and that may be klogger's, by their paths in its mount

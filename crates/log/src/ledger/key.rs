@@ -15,6 +15,8 @@ pub enum Key {
     Excluded,
     RingGrown,
     StackUnknown,
+    /// Files that are there.
+    CodeUnnamed,
     TextUnread,
     StateFull,
     SymbolsHidden,
@@ -55,6 +57,7 @@ pub enum Key {
     SnapshotShort,
     SnapshotMissing,
     TriggerFull,
+    LookFailed,
 }
 
 /// A row of the table of keys.
@@ -67,7 +70,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 45] = [
+    pub const ALL: [Key; 47] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -77,6 +80,7 @@ impl Key {
         Key::Excluded,
         Key::RingGrown,
         Key::StackUnknown,
+        Key::CodeUnnamed,
         Key::TextUnread,
         Key::StateFull,
         Key::SymbolsHidden,
@@ -113,6 +117,7 @@ impl Key {
         Key::SnapshotShort,
         Key::SnapshotMissing,
         Key::TriggerFull,
+        Key::LookFailed,
     ];
 
     /// The table of all keys.
@@ -183,6 +188,15 @@ impl Key {
                 "stacks were dropped because the table of stacks had no place for them; their \
                  number in events is 0",
                 "record fewer threads, or for a shorter time",
+            ),
+            Key::CodeUnnamed => (
+                "code_unnamed",
+                Notice,
+                "code of programs may have no names in user stacks, because it is not known which \
+                 file it was of, or the file with its names was refused or could not be read",
+                "a map of code that a program makes (/tmp/perf-PID.map) counts if the program's \
+                 own user or root has written it, and up to 128 MiB; 'klogger symbolize' names \
+                 the code of files later",
             ),
             Key::TextUnread => (
                 "text_unread",
@@ -431,6 +445,14 @@ impl Key {
                 "a trigger could not remember so many events or values of its key, so it may have \
                  missed hits",
                 "use a shorter time, or a condition that fewer events meet",
+            ),
+            Key::LookFailed => (
+                "look_failed",
+                Notice,
+                "the recorder could not look at something of the machine, so that names, scope or \
+                 changes which depend on it may be missing from the log",
+                "look whether /proc and /sys are mounted and show all processes (hidepid), and \
+                 whether the recorder may open more files (ulimit -n)",
             ),
         };
         KeyInfo { name, severity, explanation, remedy }

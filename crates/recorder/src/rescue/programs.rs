@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// The longer the TSC is compared with the clock, the more exact are times of long ago.
 const CLOCK_LOOK: Duration = Duration::from_millis(200);
+/// Bytes on the way to the log at once, of one thread.
+const BUFFER: u64 = 4 << 20;
 /// How long to wait for events that were begun before their program was stopped.
 const LAST_EVENTS: Duration = Duration::from_millis(5);
 
@@ -175,7 +177,7 @@ pub fn save(
     let start_ns = preamble.clock.start_ns;
     let whole = Whole::begin(output, file::PRIVATE)?;
     let log = whole.file.try_clone().map_err(|e| cannot_write(output, e))?;
-    let mut pipeline = Pipeline::new(&layouts)?;
+    let mut pipeline = Pipeline::new(&layouts, BUFFER)?;
     pipeline.write(Log {
         writer: Writer::new(Destination::File(log), &preamble, compression)
             .map_err(|e| cannot_write(output, e))?,

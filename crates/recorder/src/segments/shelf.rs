@@ -13,6 +13,7 @@ use klogger_log::segments;
 use klogger_log::writer::{Summary, Writer};
 use klogger_os::outputs::Folder;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ struct State {
     /// The last that was deleted, how many events all of them had and had
     /// lost, and whether the disk was full.
     deleted: Option<(u32, u64, bool)>,
+    /// Segments that could not be removed.
+    stayed: u32,
     /// The last that was deleted when the writer was last told of room.
     told_of: Option<u32>,
     retry: Option<Instant>,
@@ -199,9 +202,12 @@ impl Shelf {
     }
 
     fn delete(&self, state: &mut State, full: bool) -> bool {
-        let Some(Done { number, serials, .. }) = state.complete.pop_front() else { return false };
-        self.remove(state, number, serials, full);
-        true
+        while let Some(Done { number, serials, .. }) = state.complete.pop_front() {
+            if self.remove(state, number, serials, full) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Deletes the oldest segment that waits to be completed: completing it would be in vain. None
@@ -215,14 +221,21 @@ impl Shelf {
         // While it is open, it takes space.
         drop(writer);
         state.open -= 1;
-        self.remove(state, about.number, serials, true);
-        true
+        self.remove(state, about.number, serials, true)
     }
 
     /// `full`: because the disk is.
-    fn remove(&self, state: &mut State, number: u32, serials: u64, full: bool) {
-        // If a user has deleted it already, that is as good.
-        let _ = self.folder.remove(segments::file_name(number).as_ref());
+    /// False: it is still there.
+    fn remove(&self, state: &mut State, number: u32, serials: u64, full: bool) -> bool {
+        let name = segments::file_name(number);
+        if let Err(e) = self.folder.remove(name.as_ref())
+            // If a user has deleted it already, that is as good.
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            state.notes.push(format!("{name} cannot be removed, and stays: {e}"));
+            state.stayed += 1;
+            return false;
+        }
         let (events, was_full) =
             state.deleted.map_or((0, false), |(_, events, full)| (events, full));
         if full && !was_full {
@@ -230,15 +243,21 @@ impl Shelf {
             state.notes.push(what.into());
         }
         state.deleted = Some((number, events.saturating_add(serials), full || was_full));
+        true
     }
 
     /// What the ledger says of the segments that have been deleted.
     pub fn deleted(&self) -> Option<Entry> {
-        let (last, events, full) = self.state().deleted?;
+        let state = self.state();
+        let (last, events, full) = state.deleted?;
         let why = if full { ", at times because the disk was full" } else { "" };
+        let stayed = match state.stayed {
+            0 => String::new(),
+            n => format!(", but for {n} that could not be removed"),
+        };
         let what = match last {
-            1 => format!("segment 1{why}"),
-            _ => format!("segments 1 to {last}{why}"),
+            1 => format!("segment 1{stayed}{why}"),
+            _ => format!("segments 1 to {last}{stayed}{why}"),
         };
         Some(Entry::new(Key::SegmentsRemoved).count(events).detail(&what))
     }
@@ -307,6 +326,25 @@ mod tests {
         assert!(!shelf.make_room(), "there is none");
         assert!(shelf.take_notes().is_empty());
     }
+
+    #[test]
+    fn what_cannot_be_removed_is_not_said_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let two = Keep { segments: Some(2), ..Keep::default() };
+        let shelf = shelf(folder.path(), two, None);
+        let first = folder.path().join(segments::file_name(1));
+        fs::remove_file(&first).unwrap();
+        // A folder of that name cannot be removed as a file, by nobody.
+        fs::create_dir(&first).unwrap();
+        shelf.trim(0);
+        assert_eq!(segments::numbers(folder.path()).unwrap(), [1, 4, 5]);
+        let entry = shelf.deleted().unwrap();
+        let text = "segments 1 to 3, but for 1 that could not be removed: ";
+        assert!(entry.count == 14 && entry.text.starts_with(text), "{}", entry.text);
+        let notes = shelf.take_notes();
+        assert!(notes.len() == 1 && notes[0].starts_with("segment-000001.klog cannot be removed"));
+    }
+
     #[test]
     fn a_full_disk_takes_nothing_if_all_are_to_be_kept() {
         let folder = tempfile::tempdir().unwrap();

@@ -84,6 +84,7 @@ impl Session {
         ledger.entries.extend(entries);
         ledger.entries.extend(polls);
         let names = self.names(&mut ledger);
+        ledger.entries.extend(ledger::missed());
         // What the user is told is of all segments.
         let last = Ledger { entries: writer.untold(ledger.entries.clone()), ..ledger.clone() };
         ledger.entries.extend(writer.removed());

@@ -10,8 +10,11 @@ use klogger_log::writer::{Sink, Writer};
 use klogger_os::machine;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
-use klogger_symbolize::{Search, symbolize};
+use klogger_symbolize::{Missing, Search, symbolize};
 use std::io;
+
+/// Files of which the ledger says why they were refused.
+const REFUSED_MAX: usize = 16;
 
 /// The names of kernel addresses, as lines of the log; empty if no event needs them.
 #[derive(Default)]
@@ -58,20 +61,46 @@ impl Names {
 
     /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
     pub fn with_code(mut self, found: UserCode, ledger: &mut Ledger) -> Names {
-        let UserCode { mut code, mapped, unnumbered, lost, roots } = found;
+        let UserCode { mut code, mapped, unnumbered, lost, forgotten, roots } = found;
         let mut note = |count, what: String| {
             ledger.entries.push(Entry::new(Key::StackUnknown).count(count).detail(&what));
         };
         for (why, count) in unnumbered {
             note(count, format!("{count} user stacks have no number: {why}"));
         }
-        if lost > 0 {
-            note(lost, format!("{lost} records of what programs mapped were lost"));
+        let causes = [
+            (lost, "were lost, because they came too fast"),
+            (forgotten, "were not kept, because programs mapped too much"),
+        ];
+        for (records, why) in causes.into_iter().filter(|(records, _)| *records > 0) {
+            let what = format!("{records} records of what programs mapped {why}");
+            ledger.entries.push(Entry::new(Key::CodeUnnamed).detail(&what));
         }
         let search = Search::here(roots, mapped);
-        symbolize(&mut code, &search);
+        let missing = symbolize(&mut code, &search);
+        ledger.entries.extend(unnamed(missing));
         code.keep_used();
         self.code = Some(code);
         self
     }
+}
+
+/// Files that were refused, or could not be read. Programs decide how many there are.
+fn unnamed(missing: Vec<Missing>) -> Vec<Entry> {
+    let refused: Vec<Missing> = missing.into_iter().filter(|file| file.refused).collect();
+    let entry = |places: usize, what: String| {
+        let s = if places == 1 { "" } else { "s" };
+        let detail = format!("{places} place{s} in user stacks without names: {what}");
+        Entry::new(Key::CodeUnnamed).count(places as u64).detail(&detail)
+    };
+    let (told, others) = refused.split_at(refused.len().min(REFUSED_MAX));
+    let of_file = |file: &Missing| {
+        let path = file.looked.first().unwrap_or(&file.path);
+        entry(file.places, format!("{path}: {}", file.why))
+    };
+    let more = (!others.is_empty()).then(|| {
+        let places = others.iter().map(|file| file.places).sum();
+        entry(places, format!("{} more files", others.len()))
+    });
+    told.iter().map(of_file).chain(more).collect()
 }

@@ -15,7 +15,9 @@ pub enum Source {
 /// What programs should read on this machine.
 pub fn best_source() -> Source {
     let trusted = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
-    match os::tsc::is_invariant() && trusted.contains(&machine::clock_source().as_str()) {
+    match os::tsc::is_invariant()
+        && machine::clock_source().is_some_and(|source| trusted.contains(&source.as_str()))
+    {
         true => Source::Tsc,
         false => Source::Monotonic,
     }

@@ -19,7 +19,7 @@ use klogger_log::symbols::Symbols;
 use klogger_os::machine;
 use klogger_os::threads;
 use klogger_recorder::host;
-use klogger_recorder::socket::{FOLLOWED, Found, Request, look, send_within};
+use klogger_recorder::socket::{FOLLOWED, Request, runs, send_within};
 use signal_hook::consts::SIGINT;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl<'a> Follow<'a> {
         self.lost += self.log.ledger().map_or(0, open::lost);
         self.unaccounted |= self.log.ledger().is_none();
         let pid = self.log.preamble().map_or(0, |preamble| preamble.recorder.pid);
-        let runs = || matches!(look(pid, PATIENCE), Found::Recording(_) | Found::Silent);
+        let runs = || runs(pid, PATIENCE);
         let goes_on = self.input.go_on(&runs)?;
         if goes_on {
             self.log.restart();

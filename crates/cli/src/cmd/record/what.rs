@@ -141,12 +141,32 @@ const USER_MEMORY_DEFAULT: u64 = 256 << 20;
 /// Rings of CPUs take at most this together, unless --max-memory says otherwise.
 const RING_MEMORY_MAX: u64 = 1 << 30;
 
+/// What a recording needs besides its rings, in a control group with little memory: its own tables
+/// and those of the kernel.
+const BESIDES: u64 = 64 << 20;
+const BUFFER_MIN: u64 = 64 << 10;
+
+/// The size of the ring of each CPU, if it is not given: where little memory is left, smaller ones.
+/// There are two sets of them at times, and as much is on the way to the log.
+fn buffer_default(room: Option<u64>, cpus: u64) -> u64 {
+    let Some(room) = room else { return BUFFER_DEFAULT };
+    let each = room.saturating_sub(BESIDES) / (4 * cpus.max(1));
+    let power = if each == 0 { 0 } else { 1 << each.ilog2() };
+    power.clamp(BUFFER_MIN, BUFFER_DEFAULT)
+}
+
+/// The same for the rings of all programs together.
+fn user_memory_default(room: Option<u64>) -> u64 {
+    room.map_or(USER_MEMORY_DEFAULT, |room| (room / 4).min(USER_MEMORY_DEFAULT))
+}
+
 /// Memory for rings of CPUs. If only their size is given, they do not grow.
-fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
+fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>, room: Option<u64>) -> u64 {
     match (max_memory, buffer_size) {
         (Some(most), _) => most,
         (None, Some(_)) => 0,
-        (None, None) => (machine::memory_available().unwrap_or(0) / 16).min(RING_MEMORY_MAX),
+        // If it is not known, which the ledger says, they do not grow.
+        (None, None) => room.map_or(0, |room| room / 16).min(RING_MEMORY_MAX),
     }
 }
 
@@ -225,6 +245,8 @@ impl Prepared<'_> {
             let message = "--trigger: a flight recorder (--overwrite) does not look at its events";
             return Err(Failure::new(message).help("record without --overwrite"));
         }
+        let room = machine::memory_available();
+        let cpus = machine::online_cpus()?.len() as u64;
         Ok(Options {
             choice: self.choice,
             request: Request {
@@ -238,10 +260,10 @@ impl Prepared<'_> {
                 threads: self.threads,
                 command: what.command.clone(),
                 cpus: self.cpus,
-                buffer_size: what.buffer_size.unwrap_or(BUFFER_DEFAULT),
+                buffer_size: what.buffer_size.unwrap_or_else(|| buffer_default(room, cpus)),
                 user_buffer: what.user_buffer,
-                max_memory: what.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
-                ring_memory: ring_memory(what.buffer_size, what.max_memory),
+                max_memory: what.max_memory.unwrap_or_else(|| user_memory_default(room)),
+                ring_memory: ring_memory(what.buffer_size, what.max_memory, room),
                 lowwater: what.lowwater,
                 overwrite: how.overwrite,
                 calibrate: !what.no_calibrate,

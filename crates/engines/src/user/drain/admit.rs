@@ -232,7 +232,7 @@ fn recorded_by(pid: u32) -> String {
 
 /// Whether a process is a klogger that may be recording.
 pub fn is_recorder(pid: u32) -> bool {
-    os::recorders::recordings().contains(&pid)
+    os::recorders::is_recording(pid)
         || std::fs::read_to_string(format!("/proc/{pid}/comm"))
             .is_ok_and(|comm| comm.trim_end() == "klogger")
 }

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What the recorder cannot look at is in the ledger, and is never taken for a value: no descriptor
+left, no /sys, a full /dev/shm, and a control group with little memory.
+"""
+
+import json
+import resource
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import wait_for
+from oracles import Log
+
+SCHEMA = """schema looks "Programs log"
+event REQUEST "a request" { int number }
+"""
+PROGRAM = r"""
+#include "looks.klogger.h"
+int main(void) { for (int i = 0; i < 100; i++) klogger(REQUEST, i); }
+"""
+
+
+def ledger(recorder, log):
+    done = recorder.command("info", log, "--format", "json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)["ledger"]
+
+
+def test_no_descriptor_is_left(recorder):
+    """The clock source and the CPUs did not change, because they could not be read."""
+    out = recorder.path()
+    recording = recorder.start("-q", "-s", "lifecycle", "-a", out=out)
+    wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "1").code == 0)
+    before = resource.prlimit(recording.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(recording.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    # It looks at the machine a few times a second; requests are answered again after that.
+    time.sleep(1.5)
+    resource.prlimit(recording.pid, resource.RLIMIT_NOFILE, before)
+    wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "2").code == 0)
+    recording.terminate()
+    _, said = recording.communicate(timeout=60)
+    entries = ledger(recorder, out)
+    missed = [e["text"] for e in entries if e["key"] == "look_failed"]
+    assert any("current_clocksource: Too many open files" in text for text in missed), (
+        said,
+        entries,
+    )
+    assert any("CPUs that are online" in text for text in missed), missed
+    assert not [e for e in entries if e["key"] in ("clock_step", "cpu_went", "cpu_offline")]
+
+
+def test_without_sys_it_is_refused(recorder):
+    words = [recorder.klogger, "record", "-s", "lifecycle", "-a", "--for", "1s", "-o", "x.klog"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", 'umount -l /sys; exec "$@"', "sh", *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2 and "/sys/" in done.stderr, done.stderr
+    assert "help: mount it: mount -t sysfs sysfs /sys" in done.stderr
+
+
+@pytest.mark.parametrize("size", ["4k", "64k"])
+def test_a_full_shm_is_no_silence(recorder, size):
+    """Whether the program could make its file or not: what it logged is not said to be there."""
+    (recorder.dir / "looks.klogger").write_text(SCHEMA)
+    (recorder.dir / "program.c").write_text(PROGRAM)
+    assert recorder.command("gen", "looks.klogger", "-o", ".").code == 0
+    subprocess.run(["gcc", "-O2", "program.c", "-o", "program"], cwd=recorder.dir, check=True)
+    words = [recorder.klogger, "record", "-s", "looks.klogger", "-o", "x.klog", "--", "./program"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size={size} none /dev/shm && exec "$@"',
+         "sh", *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "nothing lost" not in done.stderr and "found no program" not in done.stderr
+    full = [e for e in ledger(recorder, "x.klog") if "/dev/shm is full" in e["text"]]
+    assert [e["severity"] for e in full] == ["loss"], done.stderr
+
+
+GROUPS = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture
+def group():
+    """A control group for memory of version 1."""
+    folder = GROUPS / "klogger-test"
+    if not (GROUPS / "memory.limit_in_bytes").exists():
+        pytest.skip("control groups of version 1 are not mounted; crates/os tests those of 2")
+    folder.mkdir()
+    yield folder
+    wait_for(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+def in_group(recorder, group, mib, *words):
+    (group / "memory.limit_in_bytes").write_text(str(mib << 20))
+    script = f'echo $$ >{group}/cgroup.procs; exec "$@"'
+    return subprocess.run(
+        ["sh", "-c", script, "sh", recorder.klogger, "record", *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=120,
+    )  # fmt: skip
+
+
+def test_the_memory_of_a_control_group(recorder, group):
+    """Rings are as large as the group allows, not the machine; and if it allows too little, that is
+    said before the kernel kills.
+    """
+    done = in_group(recorder, group, 128, "-s", "lifecycle", "-a", "--for", "1s", "-o", "x.klog")
+    assert done.returncode == 0, done.stderr
+    used = int((group / "memory.max_usage_in_bytes").read_text())
+    assert used < 128 << 20
+    assert Log(recorder.klogger, recorder.dir / "x.klog").count("RAN") >= 0
+    done = in_group(recorder, group, 48, "-s", "lifecycle", "-a", "--for", "1s", "-o", "y.klog")
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert f"the control group {group} leaves" in done.stderr
+    assert not (recorder.dir / "y.klog").exists()
