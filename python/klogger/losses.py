@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from klogger.gaps import OF_PROGRAMS
 from klogger.ledger import cause_of, places
 from klogger.log import Log
+from klogger.numerals import agreed
 from klogger.units import printable
 
 # Losses of one kind are summed up; a log has at most this many kinds that are worth a line.
@@ -97,6 +98,6 @@ def sentence(key: str, count: int | None, text: str | None, places: list[str]) -
     """`1,234 events are missing (SCHEDIN, SCHEDOUT; CPU 0; 1.200000 s to 1.310000 s): CAUSE`. The
     remedy is in the report's head, and in `klogger info`, once.
     """
-    what = f"{count:,} events are missing" if count else "events may be missing"
+    what = agreed(f"{count:,} events are missing") if count else "events may be missing"
     where = f" ({'; '.join(places)})" if places else ""
     return printable(f"{what}{where}: {cause_of(text) or key}")

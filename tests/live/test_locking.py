@@ -16,7 +16,6 @@ from disturbed import Quiet
 from oracles import Log
 from witness import Ftrace
 
-
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/locking/locking.klogger"
 LINE = re.compile(r"^.*-(\d+) +\[\d+\] .*: contention_(begin|end): ", re.M)
 CPUS = os.cpu_count() or 1
