@@ -222,13 +222,17 @@ def lacking(log: Log, one: Analysis) -> list[str]:
 
 
 def not_recorded(result: Result, missing: list[str]) -> Result:
-    """With the schemata that have the events, which need not be the one that asks."""
+    """With the command that records them: the schemata that have the events, and the one that
+    asks.
+    """
     one = result.analysis
-    schemata = dict.fromkeys(analyses.declaring(event, one.schema) for event in missing)
+    schemata = dict.fromkeys(
+        (one.schema, *(analyses.declaring(event, one.schema) for event in missing))
+    )
     listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if len(missing) > 1 else missing)
     result.status = "not_recorded"
     result.reason = (
-        f"{listed} not recorded: record with {' '.join(f'-s {name}' for name in schemata)}"
+        f"{listed} not recorded: use 'klogger record -s {','.join(schemata)} -- COMMAND'"
     )
     return result
 

@@ -19,6 +19,10 @@ UNKNOWN = re.compile(
     r'does not have a column named) "?([^"\s]+)"?'
 )
 POSITION = re.compile(r"\n\nLINE (\d+): (.*)\n(\s*)\^")
+# What is asked for as if each event had it, and how it is told.
+TOLD = dict.fromkeys(
+    ("comm", "command", "name", "process", "process_name", "program"), "comm(pid, time)"
+)
 # An error of another thread, as JSON within the message.
 WITHIN = re.compile(r'\{"exception_type".*"exception_message":("(?:[^"\\]|\\.)*")')
 HINT = re.compile(r"\n(?:Did you mean|Candidate bindings:|Candidate tables:) ([^\n]*)")
@@ -72,7 +76,9 @@ def fault(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> Fault:
     elif unknown is not None:
         place = place_of(unknown[1], query)
     close: list[str] = []
-    if unknown is not None:
+    if unknown is not None and "Referenced column" in text and unknown[1].lower() in TOLD:
+        close = [TOLD[unknown[1].lower()]]
+    elif unknown is not None:
         close = nearest(unknown[1].split(".")[-1], [*names, *hinted(text)])
     return Fault(message, *place, tuple(close))
 

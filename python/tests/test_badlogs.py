@@ -157,7 +157,10 @@ def test_events_that_were_not_recorded(schema: str, tmp_path: Path) -> None:
             askers = [one for one, events in named if missing in events]
             for result in executor.run_all(log, askers):
                 assert result.status == "not_recorded", result.analysis.name
-                assert re.fullmatch(rf"{missing} not recorded: record with -s \w+", result.reason)
+                assert re.fullmatch(
+                    rf"{missing} not recorded: use 'klogger record -s [\w,]+ -- COMMAND'",
+                    result.reason,
+                )
             log.events[missing] = event
     for one, others in ((one, own - events) for one, events in named if own - events):
         with contextlib.closing(klogger.open(path)) as log:
@@ -166,7 +169,9 @@ def test_events_that_were_not_recorded(schema: str, tmp_path: Path) -> None:
             (result,) = executor.run_all(log, [one])
             assert result.status != "failed", result.reason
             if result.status == "not_recorded":
-                assert re.fullmatch(r"\w+ not recorded: record with -s \w+", result.reason)
+                assert re.fullmatch(
+                    r"\w+ not recorded: use 'klogger record -s [\w,]+ -- COMMAND'", result.reason
+                )
                 assert result.reason.split()[0] in others
 
 

@@ -119,7 +119,7 @@ def test_events_that_were_not_recorded(capsys: pytest.CaptureFixture[str], tmp_p
     )
     code, out, _ = run(capsys, log, "--analysis", "migrations")
     assert code == 0
-    assert "no answer: MIGRATE not recorded: record with -s scheduler" in out
+    assert "MIGRATE not recorded: use 'klogger record -s scheduler -- COMMAND'" in out
 
 
 def test_schema_without_analyses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def test_tables_are_listed_with_units_and_docs(
             + " " * 15 + "^\n  help: did you mean SCHEDIN or SCHEDOUT?\n"),
         ("SELECT pdi FROM SCHEDIN", 'klogger: Referenced column "pdi" not found in FROM clause\n'
             "  line 1: SELECT pdi FROM SCHEDIN\n" + " " * 17 + "^\n  help: did you mean pid?\n"),
+        ("SELECT comm FROM SCHEDIN", 'klogger: Referenced column "comm" not found in FROM clause\n'
+            "  line 1: SELECT comm FROM SCHEDIN\n" + " " * 17
+            + "^\n  help: did you mean comm(pid, time)?\n"),
         (" ;", "klogger: the query is empty\n"
          "  help: 'klogger sql FILE .schema' lists the tables\n"),
         (".scheme", "klogger: there is no command '.scheme'\n  help: did you mean .schema?\n"),

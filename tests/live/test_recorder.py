@@ -78,6 +78,20 @@ def test_interrupt_ends_it_cleanly(recorder, clean_kernel):
     oracles.check_whole(Log(recorder.klogger, path))
 
 
+def test_whom_a_command_beside_processes_records(recorder):
+    """It says how long, and is not recorded."""
+    sleeper = subprocess.Popen(["sleep", "600"])
+    try:
+        done, path = recorder.run("-s", "scheduler", "-p", sleeper.pid, "--", "true")
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    said = "the processes of -p are recorded until the command has ended; the command is not"
+    assert said in " ".join(done.err.split()), done.err
+    log = Log(recorder.klogger, path)
+    assert log.rows("SELECT count(*) FROM exec") == [(0,)]
+
+
 @pytest.mark.full("others of this file are in the gate")
 def test_for_a_second(recorder, workloads):
     sleeper = subprocess.Popen(

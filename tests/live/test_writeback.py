@@ -149,7 +149,7 @@ def test_the_requests_need_the_schema_block(record, ext4):
     (answer,) = json.loads(done.stdout)["analyses"]
     assert (answer["status"], answer["reason"]) == (
         "not_recorded",
-        "RQ_DONE not recorded: record with -s block",
+        "RQ_DONE not recorded: use 'klogger record -s writeback,block -- COMMAND'",
     )
 
 

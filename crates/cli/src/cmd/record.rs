@@ -124,6 +124,11 @@ pub fn run(args: Args) -> Outcome {
         snapshots: args.snapshots.options(&output, prepared.name(), takes_snapshots(&args.what))?,
     };
     let course = Course::new(args.quiet, output.clone());
+    if !args.quiet && !args.what.pids.is_empty() && !args.what.command.is_empty() {
+        messages::note(
+            "the processes of -p are recorded until the command has ended; the command is not",
+        );
+    }
     let options = prepared.options(how)?;
     let outcome = klogger_recorder::record(options, &mut |message| course.hear(message))?;
     course.end(&outcome);
