@@ -14,8 +14,9 @@ KLOGGER_C_BEGIN
 /*
  * Flight recorder: `limit` is the end of the current part of the grid. The next part is zeroed, so
  * that a record which is never committed has no header word, and its first record is stored
- * (ring.h). A large record may reach over several parts. If the program is killed here, `limit`
- * tells the reader which part may be half zeroed.
+ * (ring.h). A large record may reach over several parts. If the program is killed here, `mark`
+ * tells the reader which part may be half zeroed: being_zeroed() in
+ * crates/ring/src/reader/round.rs.
  */
 KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 {
@@ -24,6 +25,8 @@ KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 	__u64 first;
 
 	for (; head + size > limit; limit += part) {
+		KLOGGER_VOLATILE(ring->mark) = limit;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 		memset(&ring->data[limit & klogger_module.mask], 0, part);
 		first = head == limit ? head : head + size;
 		__atomic_store_n(&ring->first[limit / part & (KLOGGER_GRID - 1)], first,
@@ -31,6 +34,7 @@ KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 		__atomic_store_n(&ring->limit, limit + part, __ATOMIC_RELEASE);
 	}
 	KLOGGER_VOLATILE(ring->head) = head + size;
+	KLOGGER_VOLATILE(ring->mark) = 0;
 	return &ring->data[head & klogger_module.mask];
 }
 

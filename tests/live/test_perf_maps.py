@@ -138,7 +138,7 @@ def large(path):
     [
         (written(MAP, NOBODY), 0, "it belongs to user 65534"),
         (written(MAP, 12345), NOBODY, "it belongs to user 12345"),
-        (written(MAP, mode=0o666), 0, "every user can write it"),
+        (written(MAP, mode=0o666), 0, "others can write it"),
         (linked, 0, "it is not a regular file"),
         (os.mkfifo, 0, "it is not a regular file"),
         (large, 0, "it is larger than 128 MiB"),

@@ -181,7 +181,10 @@ impl Known {
                     self.roots.look(pid);
                     Happened::Exec
                 }
-                What::Fork { parent } => Happened::Fork { parent },
+                What::Fork { parent } => {
+                    self.roots.fork(pid, parent);
+                    Happened::Fork { parent }
+                }
                 What::Map { start, length, offset, path, build_id, file } => {
                     let build_id = build_id.iter().map(|b| format!("{b:02x}")).collect();
                     let by = (pid, start, start.wrapping_add(length));
@@ -196,11 +199,9 @@ impl Known {
 
     /// The number of a file that a process maps.
     fn file(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
-        let known = self.files.numbers.len();
         let pid = mapped.by.0;
         let number = self.files.number(path, build_id, mapped);
-        let is_new = self.files.numbers.len() > known;
-        if is_new && self.files.list[number as usize].path.starts_with(MADE) {
+        if self.files.list[number as usize].path.starts_with(MADE) {
             self.roots.look_writer(pid);
         }
         number

@@ -16,20 +16,23 @@ pub struct Left {
     pub group: PathBuf,
 }
 
-/// Names of the files of a version: limit, use, and what of it can be reclaimed at once.
+/// Names of the files of a version: limit, use, and what of it the kernel reclaims before it kills.
 struct Files {
     limit: &'static str,
     used: &'static str,
-    reclaimable: &'static str,
+    reclaimable: &'static [&'static str],
 }
 
 const V1: Files = Files {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
-    reclaimable: "total_inactive_file",
+    reclaimable: &["total_inactive_file", "total_active_file"],
 };
-const V2: Files =
-    Files { limit: "memory.max", used: "memory.current", reclaimable: "inactive_file" };
+const V2: Files = Files {
+    limit: "memory.max",
+    used: "memory.current",
+    reclaimable: &["inactive_file", "active_file", "slab_reclaimable"],
+};
 
 /// `None`: there is no limit, or it is not known, which the ledger says.
 pub fn left() -> Option<Left> {
@@ -84,8 +87,11 @@ fn of_group(group: &Path, files: &Files) -> Option<Left> {
     // `max`, or about 2^63: no limit.
     let limit = number(files.limit).filter(|limit| *limit < i64::MAX as u64 / 2)?;
     let stat = read("memory.stat").unwrap_or_default();
-    let of_stat = |line: &str| line.strip_prefix(files.reclaimable)?.trim().parse::<u64>().ok();
-    let reclaimable = stat.lines().find_map(of_stat).unwrap_or_default();
+    let of_stat = |line: &str| {
+        let (name, bytes) = line.split_once(' ')?;
+        files.reclaimable.contains(&name).then(|| bytes.parse::<u64>().ok())?
+    };
+    let reclaimable = stat.lines().filter_map(of_stat).sum();
     let used = number(files.used)?.saturating_sub(reclaimable);
     Some(Left { bytes: limit.saturating_sub(used), limit, group: group.into() })
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,16 @@ pub struct Said {
 /// Runs a program without input until it ends. One that writes more than `most` bytes, or takes
 /// longer than `within` (error `TimedOut`), is killed.
 pub fn output(mut command: Command, most: usize, within: Duration) -> io::Result<Said> {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.process_group(0).spawn()?;
     let heard = listen(&mut child, most, Instant::now() + within);
-    if heard.is_err() {
-        child.kill()?;
+    if let Err(why) = heard {
+        // With what it has started. Without the right to, it is left behind.
+        // SAFETY: takes numbers. The child is not reaped yet, so the group is its own.
+        if unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) } == 0 {
+            child.wait()?;
+        }
+        return Err(why);
     }
     let status = child.wait()?;
     heard.map(|[stdout, stderr]| Said { status, stdout, stderr })

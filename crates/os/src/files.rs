@@ -91,8 +91,10 @@ pub fn open_of(folder: &File, name: &OsStr, users: &[u32]) -> io::Result<File> {
     if !users.contains(&about.uid()) {
         return refused(format!("it belongs to user {}, who is not trusted with it", about.uid()));
     }
-    if about.mode() & 0o002 != 0 {
-        return refused("every user can write it".into());
+    // A group with the number of its user is that user's own.
+    let by_group = about.mode() & 0o020 != 0 && about.gid() != about.uid() && about.gid() != 0;
+    if about.mode() & 0o002 != 0 || by_group {
+        return refused("others can write it".into());
     }
     // Where links to files of others are allowed (fs.protected_hardlinks).
     if about.nlink() != 1 {
@@ -226,10 +228,15 @@ pub fn discards(found: &Metadata) -> bool {
     found.file_type().is_char_device() && found.rdev() == libc::makedev(1, 3)
 }
 
-/// Bytes that this process can still write to the file system of a path.
+/// Bytes that this process can still write to new files in the file system of a path.
 pub fn room(path: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(path)?;
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    // Some have no limit of bytes, or of files, and say 0 of 0.
+    Ok(match (found.f_files != 0 && found.f_favail == 0, found.f_blocks) {
+        (true, _) => 0,
+        (false, 0) => u64::MAX,
+        (false, _) => found.f_bavail.saturating_mul(found.f_frsize),
+    })
 }
 
 /// Removes a file from `folder`.

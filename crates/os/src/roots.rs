@@ -21,8 +21,8 @@ const ROOTS_MAX: usize = 64;
 pub struct Roots {
     own: Option<Key>,
     found: Vec<Arc<Root>>,
-    /// By process: the index of its root, if it is not the own one.
-    of: HashMap<u32, usize>,
+    /// By process: the index of its root, if it is not the own one; `None`: it is not kept.
+    of: HashMap<u32, Option<usize>>,
     writers: HashMap<u32, Writer>,
 }
 
@@ -68,13 +68,23 @@ impl Roots {
             self.found.push(Arc::new(root));
             Some(self.found.len() - 1)
         });
-        if let Some(index) = index {
-            self.of.insert(pid, index);
-        }
+        self.of.insert(pid, index);
     }
 
-    /// Remembers the number that a process has for itself, and its user.
+    /// A process has the root of its parent. Another one may have had its number before.
+    pub fn fork(&mut self, pid: u32, parent: u32) {
+        self.writers.remove(&pid);
+        match self.of.get(&parent).copied() {
+            Some(root) => self.of.insert(pid, root),
+            None => self.of.remove(&pid),
+        };
+    }
+
+    /// Remembers the number that a process has for itself, and its user, once.
     pub fn look_writer(&mut self, pid: u32) {
+        if self.writers.contains_key(&pid) {
+            return;
+        }
         let started = started(pid);
         if let (Some(number), Some(user), Some(started)) = (own_number(pid), user_of(pid), started)
         {
@@ -102,8 +112,12 @@ impl Roots {
         folder: &Path,
         name: impl FnOnce(u32) -> String,
     ) -> io::Result<File> {
-        let folder = match self.of.get(&pid).and_then(|index| self.found.get(*index)) {
-            Some(root) => open_below(&root.folder, folder)?,
+        let root = self.of.get(&pid).map(|index| index.and_then(|index| self.found.get(index)));
+        let folder = match root {
+            Some(Some(root)) => open_below(&root.folder, folder)?,
+            Some(None) => {
+                return Err(io::Error::other("the program's root directory is not known"));
+            }
             None => look_at(folder)?,
         };
         let writer = self.writers.get(&pid);
@@ -157,6 +171,25 @@ mod tests {
         roots.look(u32::MAX);
         assert!(roots.found.is_empty() && roots.of.is_empty());
         assert_eq!(roots.files(Path::new("/proc/self/status")).count(), 0);
+    }
+
+    #[test]
+    fn a_new_process_has_the_root_of_its_parent_and_is_no_writer_yet() {
+        let pid = std::process::id();
+        let (parent, child) = (u32::MAX - 1, u32::MAX);
+        let mut roots = Roots::default();
+        roots.look_writer(pid);
+        roots.writers.insert(child, roots.writers[&pid]);
+        roots.of.insert(parent, None);
+        roots.fork(child, parent);
+        assert!(!roots.writers.contains_key(&child));
+        let name = |_| "x".to_string();
+        let why = roots.written_by(child, Path::new("/tmp"), name).unwrap_err().to_string();
+        assert_eq!(why, "the program's root directory is not known");
+        // Another process of this number, whose parent has the recorder's root.
+        roots.fork(child, pid);
+        let why = roots.written_by(child, Path::new("/nonexistent"), name).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

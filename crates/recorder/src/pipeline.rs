@@ -105,7 +105,7 @@ impl Pipeline {
     /// There may be no more threads.
     pub fn new(layouts: &[EventLayout], ring: u64) -> Result<Pipeline, Error> {
         // As much as the rings may have themselves.
-        let room = machine::memory_available().map_or(0, |room| room / 4);
+        let room = machine::memory_available().map_or(u64::MAX, |room| room / 4);
         let (to_writer, messages) = sync_channel(128);
         let (log, writer) = start_writer(messages)?;
         let outlet = Outlet {

@@ -204,7 +204,9 @@ impl RingReader {
     /// already, from a copy of this ring.
     pub fn free_to(&mut self, kinds: &RecordKinds, position: u64) {
         let mut saved = Vec::new();
-        while self.is_plausible() && self.tail < position {
+        // A program may have stored any position.
+        let is_near = position.saturating_sub(self.tail) <= self.size();
+        while is_near && self.is_plausible() && self.tail < position {
             saved.clear();
             if self.copy(kinds, &mut saved, (position - self.tail) as usize).bytes == 0 {
                 break;

@@ -66,7 +66,7 @@ struct klogger_ring {
 	__u64 mask;
 	/*
 	 * kernel engine: the low-water mark: bytes of the ring after which a writer wakes the
-	 * reader
+	 * reader; flight recorder of a program: the part that is being zeroed, or 0
 	 */
 	__u64 mark;
 	__u64 first[KLOGGER_GRID];

@@ -25,6 +25,8 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_barrier_t both;
 static const char *kind;
 static int holder;
+/* The main thread is about to wait. */
+static volatile int about;
 
 static int self(void)
 {
@@ -78,11 +80,30 @@ static void drop(void)
 	}
 }
 
+/* However long that takes on a busy machine. */
+static void until_main_sleeps(void)
+{
+	char path[64], line[256];
+	int asleep = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	while (asleep < 10) {
+		FILE *stat = fopen(path, "r");
+		int known = stat && fgets(line, sizeof(line), stat);
+
+		asleep = known && about && strstr(line, ") S ") ? asleep + 1 : 0;
+		if (stat)
+			fclose(stat);
+		usleep(10000);
+	}
+}
+
 static void *holds(void *unused)
 {
 	holder = self();
 	take();
 	pthread_barrier_wait(&both);
+	until_main_sleeps();
 	usleep(400000);
 	drop();
 	return unused;
@@ -125,6 +146,7 @@ int main(int argc, char **argv)
 	own.users = 1;
 	pthread_create(&other, NULL, holds, NULL);
 	pthread_barrier_wait(&both);
+	about = 1;
 	take();
 	printf("%d %d\n", self(), holder);
 	drop();

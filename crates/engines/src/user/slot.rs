@@ -139,14 +139,17 @@ impl SlotReader {
         if self.given_up || file.is_broken() {
             return Ok(());
         }
+        let mut rings = match file.main_ring(self.number)? {
+            Some(main) => CpuReader::new(main, file.nested_ring(self.number)?),
+            None => return Ok(()),
+        };
         // Rings in overwrite mode need no space freed.
-        if !file.facts.flight
-            && let Some(main) = file.main_ring(self.number)?
-        {
-            let mut rings = CpuReader::new(main, file.nested_ring(self.number)?);
+        if !file.facts.flight {
             rings.free_as_in(&self.reader, &ids.kinds);
         }
-        if self.used.is_multiple_of(2) && now.used == self.used {
+        // What was logged after the copy was made stays, and the slot with it.
+        let is_empty = file.facts.flight || rings.fill() == 0;
+        if is_empty && self.used.is_multiple_of(2) && now.used == self.used {
             file.set_emptied(self.number, self.used);
         }
         Ok(())

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 
 /// Ids that no convention gives to users, services or containers, and that fit into 31 bits: see
-/// "Users, Groups, UIDs and GIDs on systemd Systems".
-const UNUSED: Range<u32> = 0x7000_0000..0x7ffe_0000;
+/// "Users, Groups, UIDs and GIDs on systemd Systems". Those of SSSD end at 2,000,200,000.
+const UNUSED: Range<u32> = 0x7800_0000..0x7ffe_0000;
 /// In a user namespace without these, so many of its last ones.
 const LAST: u32 = 1 << 12;
 /// The user nobody stands for many.

@@ -18,9 +18,9 @@ use klogger_log::preamble::{Preamble, Recorder};
 use klogger_log::record::TIME_MASK;
 use klogger_log::writer::{Compression, Summary, Writer};
 use klogger_os as os;
-use klogger_os::Error;
 use klogger_os::files::cannot_write;
 use klogger_os::outputs::Old;
+use klogger_os::{Error, Uninterrupted};
 use klogger_ring::clock::{Converter, Source};
 use klogger_toolchain::bundled;
 use std::ffi::OsString;
@@ -44,6 +44,8 @@ pub struct Remains {
     pub title: String,
     pub path: PathBuf,
     pub alive: bool,
+    /// The process that has claimed it; 0: none.
+    armed: u32,
     /// The process that records it now.
     pub recorder: Option<u32>,
     /// Its recorder was killed.
@@ -87,6 +89,7 @@ fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
         title: if alive { title(pid) } else { format!("[{pid}]") },
         path: folder.path.join(name),
         alive,
+        armed,
         recorder: (armed != 0 && is_recorder(armed)).then_some(armed),
         orphan: file.is_orphaned() || file.abandoned().is_some(),
         flight: file.facts.flight,
@@ -238,12 +241,13 @@ struct Original {
 
 impl Original {
     /// Keeps other recorders away, and turns off the events of a program that runs: rings in
-    /// overwrite mode can be read only while no thread writes.
-    fn stop(file: ProgramFile, alive: bool) -> Result<Original, String> {
+    /// overwrite mode can be read only while no thread writes. `armed`: the recorder that it had
+    /// when it was found to have none that lives; another one may have come since.
+    fn stop(file: ProgramFile, alive: bool, armed: u32) -> Result<Original, String> {
         let was_on = if file.facts.flight { file.events_on().collect() } else { Vec::new() };
         if alive {
             let taken = |recorder| format!("it is being recorded by process {recorder}");
-            file.claim(file.pid_armed(), std::process::id()).map_err(taken)?;
+            file.claim(armed, std::process::id()).map_err(taken)?;
             file.silence();
             thread::sleep(LAST_EVENTS);
         }
@@ -254,26 +258,33 @@ impl Original {
         self.file.copy().map_err(|e| format!("no memory for it: {e}"))
     }
 
-    /// Lets the program go on. Rings in overwrite mode need no space freed before.
+    /// Lets a flight recorder go on: its rings need no space freed. While it is claimed, its new
+    /// threads would get no rings.
     fn resume(&mut self) {
-        self.was_on.drain(..).for_each(|id| self.file.set_on(id, true));
+        if self.alive && self.file.facts.flight {
+            self.file.let_go();
+            self.was_on.drain(..).for_each(|id| self.file.set_on(id, true));
+        }
     }
 }
 
 impl Drop for Original {
     fn drop(&mut self) {
-        if self.alive {
-            self.file.let_go();
-            self.resume();
+        match self.file.facts.flight {
+            true => self.resume(),
+            false if self.alive => self.file.let_go(),
+            false => {}
         }
     }
 }
 
 impl Rescue {
     fn program(&mut self, remains: Remains) {
-        let Remains { file, owner, title, alive, .. } = remains;
+        let Remains { file, owner, title, alive, armed, .. } = remains;
         let abandoned = file.abandoned();
-        let opened = Original::stop(file, alive).and_then(|original| {
+        // An end in between would leave a flight recorder's events off.
+        let _uninterrupted = Uninterrupted::begin();
+        let opened = Original::stop(file, alive, armed).and_then(|original| {
             let copy = original.copy()?;
             let program = Program::new(copy, owner, true, &mut self.catalogue, &mut self.out)
                 .map_err(|refused| refused.why.unwrap_or_default())?;

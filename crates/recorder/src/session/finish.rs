@@ -176,7 +176,6 @@ impl Session {
         status
     }
 
-    /// Everything that the recording has lost.
     /// Threads were chosen, and none of them has logged: the words may be wrong.
     fn tell_if_none_came(&mut self, summary: &Summary, own: &Builtin) {
         let threads = self.recorder().threads;
@@ -190,6 +189,7 @@ impl Session {
         }
     }
 
+    /// Everything that the recording has lost.
     fn ledger(&mut self, ends: &[Finished], writer: &Ended, late: u64, span: (u64, u64)) -> Ledger {
         let entries = ledger::of_engines(&self.engines, &self.layouts, ends, span);
         let mut ledger = Ledger { entries, ..Ledger::default() };

@@ -2,7 +2,7 @@
 //! Rings in overwrite mode: reads what is still whole in them.
 
 use super::{RecordKinds, RingReader, Rings, Taken};
-use crate::layout::ring::{CONTROL, FIRST, GRID, LIMIT, SLACK};
+use crate::layout::ring::{CONTROL, FIRST, GRID, MARK, SLACK};
 use klogger_os::Mapping;
 use std::io;
 use std::sync::Arc;
@@ -17,13 +17,12 @@ impl RingReader {
         self.take_round(kinds, out, oldest, head)
     }
 
-    /// Up to where a program's ring may be half zeroed. Its writer zeroes the part of the grid
-    /// after `limit` before it moves on, and the program may have been killed meanwhile: see
-    /// klogger_overwrite().
+    /// Up to where a program's ring may be half zeroed. Its writer zeroes a part of the grid before
+    /// it moves on, and the program may have been killed meanwhile: see klogger_overwrite().
     fn being_zeroed(&self) -> u64 {
-        let part = self.size() / GRID as u64;
-        let limit = if self.trusted { 0 } else { self.word(LIMIT).load(Ordering::Acquire) };
-        limit.saturating_add(part).saturating_sub(self.size())
+        let at = if self.trusted { 0 } else { self.word(MARK).load(Ordering::Acquire) };
+        let end = at.saturating_add(self.size() / GRID as u64).saturating_sub(self.size());
+        if at == 0 { 0 } else { end }
     }
 
     /// The same while writers go on: up to `head`, before which every record is committed. Records
@@ -102,7 +101,7 @@ impl RingReader {
 
 #[cfg(test)]
 mod tests {
-    use crate::layout::ring::{FIRST, GRID, HEAD, LIMIT};
+    use crate::layout::ring::{FIRST, GRID, HEAD, LIMIT, MARK};
     use crate::reader::model::{kinds, record, records};
     use crate::{RingReader, Rings};
     use klogger_os::Mapping;
@@ -147,6 +146,7 @@ mod tests {
         for (from, zeroed) in [(0, 0), (0, 8), (0, PART), (PART - 64, 64), (40, 8)] {
             let (mut reader, all) = ring();
             let limit = reader.word(LIMIT).load(Ordering::Relaxed);
+            reader.word(MARK).store(limit, Ordering::Relaxed);
             reader.zero((limit + from) as usize % SIZE, zeroed as usize);
             let mut out = Vec::new();
             let taken = reader.take_overwritten(&kinds(), &mut out);
@@ -154,5 +154,13 @@ mod tests {
             let least = SIZE - 2 * PART as usize - 1024;
             assert!(out.len() > least, "{} of {SIZE} bytes, zeroed {zeroed} at {from}", out.len());
         }
+    }
+
+    #[test]
+    fn otherwise_the_whole_ring_is_there() {
+        let (mut reader, all) = ring();
+        let mut out = Vec::new();
+        reader.take_overwritten(&kinds(), &mut out);
+        assert!(all.ends_with(&out) && out.len() > SIZE - PART as usize - 1024);
     }
 }
