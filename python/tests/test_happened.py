@@ -37,7 +37,7 @@ def test_events_of_several_schemata_are_in_one_view(tmp_path: Path) -> None:
         log.connection.execute("CREATE TEMP TABLE chosen AS FROM happened WHERE time > 10")
         told = dict(log.rows("SELECT event, what FROM told('chosen')"))
         assert told == {
-            "WAIT": "lock=0x1000 user_stack=0 expected=2 holder=7 op=wait_bitset timed=false"
+            "WAIT": "lock=0x1000 user_stack=0 expected=2 holder=7 guess= op=wait_bitset timed=false"
             " prio=120 tid=6 tgid=5",
             "DELIVERED": "address=0x10 user_stack=0 code=1 sig=SIGSEGV action=handler tid=6 tgid=5",
         }

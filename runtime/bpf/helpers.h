@@ -43,6 +43,9 @@ static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 static long (*const bpf_loop)(__u32 times, long (*call)(__u64 n, void *data), void *data,
 			      __u64 flags) = (void *)181;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+/* Of a thread that does not run. */
+static long (*const bpf_get_task_stack)(struct task_struct *task, void *to, __u32 size,
+					__u64 flags) = (void *)141;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *first,
 					   __u64 flags) = (void *)156;
 static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;

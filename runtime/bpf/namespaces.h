@@ -138,7 +138,7 @@ static __noinline int klogger_thread_of(__u32 number)
 		return number;
 	pid = klogger_pid_of(number, &level);
 	if (pid)
-		klogger_peek(found, pid->numbers[0].nr);
+		klogger_peek(found, ((struct upid___klogger *)pid->numbers)->nr);
 	return found;
 }
 
@@ -175,11 +175,12 @@ static __noinline int klogger_process_of(__u32 number)
 	int found = 0;
 
 	pid = (void *)klogger_pid_of(number, &level);
-	if (!pid || klogger_peek(link, pid->tasks[0].first) || !link)
+	if (!pid || klogger_peek(link, ((struct hlist_head___klogger *)pid->tasks)->first) ||
+	    !link)
 		return 0;
 	task = (void *)((char *)link -
 			__builtin_preserve_field_info(
-				((struct task_struct___klogger_linked *)0)->pid_links[0],
+				((struct task_struct___klogger_linked *)0)->pid_links,
 				0 /* where it is */));
 	klogger_peek(found, task->tgid);
 	return found;

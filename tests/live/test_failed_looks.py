@@ -115,13 +115,13 @@ def test_the_memory_of_a_control_group(recorder, group):
     """Rings are as large as the group allows, not the machine; and if it allows too little, that is
     said before the kernel kills.
     """
-    done = in_group(recorder, group, 128, "-s", "lifecycle", "-a", "--for", "1s", "-o", "x.klog")
+    done = in_group(recorder, group, 256, "-s", "lifecycle", "-a", "--for", "1s", "-o", "x.klog")
     assert done.returncode == 0, done.stderr
     used = int((group / "memory.max_usage_in_bytes").read_text())
-    assert used < 128 << 20
+    assert used < 256 << 20
     log = Log(recorder.klogger, recorder.dir / "x.klog")
     ring = log.meta["preamble"]["recorder"]["buffer_size"]
-    assert 0 < ring * os.cpu_count() <= 64 << 20
+    assert 0 < ring * os.cpu_count() <= 128 << 20
     done = in_group(recorder, group, 48, "-s", "lifecycle", "-a", "--for", "1s", "-o", "y.klog")
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert f"the control group {group} leaves" in done.stderr

@@ -91,7 +91,8 @@ FROM had AS h ASOF LEFT JOIN PROCESS_EXIT AS x ON x.pid = h.tid AND h.time < x.t
 -- What descriptors were given, numbered: first the open files, by their ids, then the copies.
 CREATE TEMP TABLE files_open AS
 SELECT row_number() OVER (ORDER BY o.time, pid) AS id, o.time, pid, tgid,
-    coalesce(tab, -pid) AS tab, result AS fd, path, inode, device, size, mtime, took, mode
+    coalesce(tab, -(pid & 4294967295)) AS tab, result AS fd, path, inode, device, size, mtime,
+    took, mode
 FROM files_look AS o ASOF LEFT JOIN files_has AS h ON h.tid = o.pid AND o.time >= h.time
 WHERE opens AND result >= 0;
 SET VARIABLE files_opens = (SELECT count(*) FROM files_open);
@@ -99,7 +100,7 @@ CREATE TEMP TABLE files_given AS
 SELECT id AS node, tab, fd, time, NULL::INT AS source FROM files_open
 UNION ALL
 SELECT getvariable('files_opens') + row_number() OVER (ORDER BY c.time, c.tid),
-    coalesce(tab, -c.tid), c.result, c.time, c.fd
+    coalesce(tab, -(c.tid & 4294967295)), c.result, c.time, c.fd
 FROM COPIED AS c ASOF LEFT JOIN files_has AS h ON h.tid = c.tid AND c.time >= h.time
 WHERE c.result >= 0 AND c.result <> c.fd;
 
@@ -108,8 +109,8 @@ WHERE c.result >= 0 AND c.result <> c.fd;
 CREATE TEMP TABLE files_through AS
 SELECT u.*, g.node
 FROM (
-    SELECT NULL AS copy, coalesce(tab, -pid) AS tab, tgid, fd, u.time, kind, call, result, text,
-        entries, took, inode, device
+    SELECT NULL AS copy, coalesce(tab, -(pid & 4294967295)) AS tab, tgid, fd, u.time, kind, call,
+        result, text, entries, took, inode, device
     FROM files_use AS u ASOF LEFT JOIN files_has AS h ON h.tid = u.pid AND u.time >= h.time
     UNION ALL
     SELECT node, tab, NULL, source, time, NULL, NULL, 0, 0, 0, 0, 0, 0 FROM files_given
@@ -161,7 +162,7 @@ WITH gone AS (
     SELECT tab, CASE WHEN bool_and(until IS NOT NULL) THEN max(until) END AS time
     FROM files_has GROUP BY tab
 ), closed AS (
-    SELECT coalesce(tab, -c.tid) AS tab, fd, c.time
+    SELECT coalesce(tab, -(c.tid & 4294967295)) AS tab, fd, c.time
     FROM (
         SELECT tid, fd, time, result FROM CLOSED
         UNION ALL SELECT tid, fd, time, result FROM RING WHERE op = 19

@@ -63,7 +63,7 @@ mod tests {
         fs::write(&file, "         0       1000          1\n         1     100000      65536\n")
             .unwrap();
         assert_eq!(map(file.path().to_str().unwrap()), [0..1, 1..65537]);
-        assert_eq!(map("/nonexistent"), [0..u32::MAX]);
+        assert!(map("/nonexistent").contains(&(0..u32::MAX)));
     }
 
     #[test]
