@@ -24,6 +24,8 @@ pub enum Unusable {
 pub struct Facts {
     /// As the program sees itself, in its pid namespace.
     pub pid: u32,
+    /// Inode of that namespace; 0: not known.
+    pub pid_ns: u64,
     pub token: u64,
     pub size: usize,
     pub slots: usize,
@@ -94,6 +96,7 @@ pub fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
     };
     Ok(Facts {
         pid: u32_at(&page, AT_PID),
+        pid_ns: u64_at(&page, AT_PID_NS),
         token: u64_at(&page, AT_TOKEN),
         size,
         slots,

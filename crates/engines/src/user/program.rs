@@ -18,11 +18,14 @@ use klogger_os::robust::{Kept, Robust};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The next number for a thread whose number is not known: above those of all threads.
-static UNKNOWN: AtomicU32 = AtomicU32::new((1 << 22) + 1);
+static UNKNOWN: AtomicU32 = AtomicU32::new(THREADS_MAX + 1);
+/// The kernel's limit of numbers of threads (PID_MAX_LIMIT).
+const THREADS_MAX: u32 = 1 << 22;
 
 /// Bytes that one program may take of a round, so that others get their turn.
 const ROUND: u64 = 16 << 20;
@@ -70,7 +73,7 @@ impl Program {
         catalogue: &mut Catalogue,
         out: &mut Output,
     ) -> Result<Program, Box<Refused>> {
-        let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
+        let pid = number(&file, owner);
         let title = title(pid);
         let schemata = match schemata(&file, &title, catalogue, out) {
             Ok(schemata) if schemata.is_empty() && !ours => {
@@ -82,6 +85,10 @@ impl Program {
         let builtin: Vec<_> =
             out.builtin.0.iter().filter(|e| e.schema == "klogger").cloned().collect();
         let ids = Ids::new(&builtin, &schemata);
+        if pid > THREADS_MAX {
+            let what = format!("{title}: process {} in its namespace", file.facts.pid);
+            out.complaints.add(Key::UserThread, Entry::new(Key::UserThread).detail(&what));
+        }
         let process = match watch_process(pid, owner) {
             Ok(process) => process,
             Err(e) => {
@@ -262,6 +269,9 @@ impl Program {
         if tgid == self.file.facts.pid {
             return Thread { tid: slot.tid, tgid };
         }
+        if slot.tid == self.file.facts.pid {
+            return Thread { tid: tgid, tgid };
+        }
         // Odd while it is in use, and one more afterwards.
         let used = slot.used.div_ceil(2);
         if let Some((_, tid)) = self.threads.get(&number).filter(|(of, _)| *of == used) {
@@ -288,6 +298,20 @@ impl Program {
             }
         }
         Ok(())
+    }
+}
+
+/// The kernel's number of a program. If it has ended, that in its own namespace may be another's.
+fn number(file: &ProgramFile, owner: Owner) -> u32 {
+    let foreign = || {
+        let own = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
+        file.facts.pid_ns != 0 && file.facts.pid_ns != own
+    };
+    match owner {
+        Owner::Process(pid) => pid,
+        // One that may be inspected would have been found.
+        Owner::Nobody | Owner::Unknown if foreign() => UNKNOWN.fetch_add(1, Ordering::Relaxed),
+        Owner::Nobody | Owner::Unknown => file.facts.pid,
     }
 }
 

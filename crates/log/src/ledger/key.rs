@@ -410,8 +410,9 @@ impl Key {
             Key::UserThread => (
                 "user_thread",
                 Notice,
-                "threads of a program in a PID namespace had ended before the kernel's number of \
-                 them was known: their events have numbers above 4194304, which no thread has",
+                "threads of a program in a PID namespace, or all of it, had ended before the \
+                 kernel's number of them was known: their events have numbers above 4194304, \
+                 which no thread has",
                 "none needed: one thread has one number; 'context pidns_tid' logs the one in the \
                  namespace",
             ),
