@@ -33,6 +33,15 @@ fn bad_schemata_are_rejected_with_the_expected_messages() {
     all_well(wrong);
 }
 
+/// With blanks in the place of characters that act on a terminal, as many as these have bytes.
+fn blanked(text: &str) -> String {
+    let acts = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202a}'..='\u{202e}')
+    };
+    let shown = |c: char| if acts(c) { " ".repeat(c.len_utf8()) } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
 /// As `klogger check` shows them.
 fn rendered(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
@@ -40,8 +49,8 @@ fn rendered(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
         .with_links(false);
     let mut out = String::new();
     for diagnostic in diagnostics {
-        let report = Report::new(diagnostic.clone())
-            .with_source_code(NamedSource::new(file, text.to_string()));
+        let report =
+            Report::new(diagnostic.clone()).with_source_code(NamedSource::new(file, blanked(text)));
         handler.render_report(&mut out, report.as_ref()).unwrap();
         out.push('\n');
     }

@@ -14,7 +14,11 @@ pub fn MARK(number: i64, text: &(impl klogger_user::Text + ?Sized)) {
     }
 
     #[inline(always)]
-    fn klogger_fill(klogger_record: &mut klogger_user::Record<18>, number: i64, text: klogger_user::Tail) {
+    fn klogger_fill(
+        klogger_record: &mut klogger_user::Record<18>,
+        number: i64,
+        text: klogger_user::Tail,
+    ) {
         klogger_record.put::<8, _>(number);
         klogger_record.put::<16, _>(text.length());
     }
@@ -22,6 +26,7 @@ pub fn MARK(number: i64, text: &(impl klogger_user::Text + ?Sized)) {
     #[cold]
     #[inline(never)]
     fn klogger_slow(klogger_on: klogger_user::On, number: i64, text: klogger_user::Tail) {
-        klogger_on.log_slow::<18>(text, |klogger_record| klogger_fill(klogger_record, number, text));
+        klogger_on
+            .log_slow::<18>(text, |klogger_record| klogger_fill(klogger_record, number, text));
     }
 }
