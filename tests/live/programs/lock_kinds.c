@@ -11,6 +11,7 @@
  * Prints "WAITER HOLDER", ids of threads in their PID namespace.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -80,7 +81,10 @@ static void drop(void)
 	}
 }
 
-/* However long that takes on a busy machine. */
+/*
+ * However long that takes on a busy machine. Without memory from the heap: while the mappings of
+ * the process change, the kernel does not say whose code waits.
+ */
 static void until_main_sleeps(void)
 {
 	char path[64], line[256];
@@ -88,12 +92,12 @@ static void until_main_sleeps(void)
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
 	while (asleep < 10) {
-		FILE *stat = fopen(path, "r");
-		int known = stat && fgets(line, sizeof(line), stat);
+		int stat = open(path, O_RDONLY);
+		long length = read(stat, line, sizeof(line) - 1);
 
-		asleep = known && about && strstr(line, ") S ") ? asleep + 1 : 0;
-		if (stat)
-			fclose(stat);
+		line[length > 0 ? length : 0] = 0;
+		asleep = about && strstr(line, ") S ") ? asleep + 1 : 0;
+		close(stat);
 		usleep(10000);
 	}
 }
