@@ -23,6 +23,16 @@ from oracles import Log, Stolen, workload_json
 from witness import Witness
 
 HERE = Path(__file__).resolve().parent
+# For programs whose user stacks are to have names.
+RENAMES = """schema who "Who renames a thread"
+event RENAMED "a thread has a new name" {
+    string[16] name
+    context    user_stack stack
+}
+probe tracepoint task_rename(struct task_struct *task, const char *comm) {
+    klogger(RENAMED, comm);
+}
+"""
 
 
 def why_not() -> str | None:

@@ -10,18 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import RENAMES, wait_for
 from oracles import Log
 
-SCHEMA = """schema who "Who renames a thread"
-event RENAMED "a thread has a new name" {
-    string[16] name
-    context    user_stack stack
-}
-probe tracepoint task_rename(struct task_struct *task, const char *comm) {
-    klogger(RENAMED, comm);
-}
-"""
 # Renames its thread once for each line, in a function whose name is that of the program. PADDING:
 # so that the function of one program is not where that of another one is.
 PROGRAM = r"""
@@ -145,7 +136,7 @@ def stacks(recorder, log: Path) -> dict[str, str]:
 
 def test_names_are_those_of_the_file_that_runs(recorder, programs, clean_kernel):
     schema = recorder.dir / "who.klogger"
-    schema.write_text(SCHEMA)
+    schema.write_text(RENAMES)
     start_all(programs)
     own = recorder.path()
     pids = [word for process in programs.running.values() for word in ("-p", process.pid)]
@@ -174,7 +165,7 @@ def test_what_starts_after_a_snapshot_has_names(recorder, programs, clean_kernel
     file.
     """
     schema = recorder.dir / "who.klogger"
-    schema.write_text(SCHEMA)
+    schema.write_text(RENAMES)
     early, late = programs.build("early", "early"), programs.build("late", "late")
     gone, memory = programs.build("gone", "gone"), programs.build("memory", "in_memory")
     go = recorder.dir / "go"

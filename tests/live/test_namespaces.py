@@ -85,6 +85,11 @@ def lock_kinds(tmp_path_factory) -> Path:
     return kinds(tmp_path_factory.mktemp("locks"))
 
 
+def children_of(log, event, parent):
+    rows = log.rows(f"SELECT pid FROM {event} WHERE parent = {parent} ORDER BY time")
+    return [pid for (pid,) in rows]
+
+
 @pytest.mark.parametrize("depth", range(NESTED + 1))
 def test_a_number_is_that_of_the_callers_namespace(recorder, depth):
     file = recorder.dir / "numbers.klogger"
@@ -94,9 +99,7 @@ def test_a_number_is_that_of_the_callers_namespace(recorder, depth):
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
     main = log.one("SELECT any_value(tid) FROM NUMBER")
-    made = [pid for (pid,) in log.rows(
-        f"SELECT pid FROM PROCESS_FORK WHERE parent = {main} ORDER BY time"
-    )]  # fmt: skip
+    made = children_of(log, "PROCESS_FORK", main)
     children = [int(word) for word in done.out.split()]
     of_kernel = dict(zip(children, made, strict=True))
     of_kernel[log.one("SELECT any_value(pidns_tid) FROM NUMBER")] = main
@@ -116,9 +119,7 @@ def test_a_child_that_was_waited_for_is_the_one_that_ended(recorder, depth):
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
     main = log.one("SELECT tracer FROM TRACED")
-    made = [pid for (pid,) in log.rows(
-        f"SELECT pid FROM STARTED WHERE parent = {main} ORDER BY time"
-    )]  # fmt: skip
+    made = children_of(log, "STARTED", main)
     told = log.rows(f"SELECT child, status FROM REAPED WHERE tid = {main} ORDER BY time")
     stopped, last = signal.SIGSTOP << 8 | 0x7F, int(signal.SIGKILL)
     statuses = [3 << 8, 5 << 8, 7 << 8, stopped, 41 << 8, last]

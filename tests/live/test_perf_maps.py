@@ -11,18 +11,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import RENAMES, wait_for
 from oracles import Log
 
-SCHEMA = """schema who "Who renames a thread"
-event RENAMED "a thread has a new name" {
-    string[16] name
-    context    user_stack stack
-}
-probe tracepoint task_rename(struct task_struct *task, const char *comm) {
-    klogger(RENAMED, comm);
-}
-"""
 # It calls a function through code that it has made at CODE, once for each line.
 CODE = 0x5000_0000
 PROGRAM = r"""
@@ -74,7 +65,7 @@ def maker():
 
 def recorded(recorder, maker, write, user=0):
     """What made code is called after `write` has made the map, and what the ledger says of it."""
-    (recorder.dir / "who.klogger").write_text(SCHEMA)
+    (recorder.dir / "who.klogger").write_text(RENAMES)
     out = recorder.path()
     recording = recorder.start("-q", "-s", recorder.dir / "who.klogger", "-a", out=out)
     wait_for(out.exists, recording)
