@@ -2,6 +2,7 @@
 //! How much memory the control groups of this process leave it, in versions 1 and 2. The kernel
 //! kills in a group that has reached its limit, however much the machine has.
 
+use crate::cgroups::{self, Mount};
 use crate::missed;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,23 +47,18 @@ pub fn left() -> Option<Left> {
 
 /// Where the memory of this process is counted: the mount, and the folder of its group in it.
 fn folders(groups: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, &'static Files)> {
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let words: Vec<&str> = before.split(' ').collect();
-        let mut kind = after.split(' ');
-        let (kind, options) = (kind.next()?, kind.nth(1)?);
-        let of_memory = |options: &str| options.split(',').any(|option| option == "memory");
-        let (files, path) = match kind {
+    let folder = |Mount { at, root, kind, options }: Mount| {
+        let of_memory = || options.split(',').any(|option| option == "memory");
+        let (files, path) = match kind.as_str() {
             "cgroup2" => (&V2, groups.lines().find_map(|line| line.strip_prefix("0::"))?),
-            "cgroup" if of_memory(options) => (&V1, groups.lines().find_map(of_v1)?),
+            "cgroup" if of_memory() => (&V1, groups.lines().find_map(of_v1)?),
             _ => return None,
         };
-        let (root, at) = (words.get(3)?, PathBuf::from(words.get(4)?));
         // A container may see only a part of the groups.
         let below = Path::new(path).strip_prefix(root).ok().unwrap_or(Path::new(""));
         Some((at.clone(), at.join(below), files))
     };
-    mounts.lines().filter_map(mount).collect()
+    cgroups::mounts(mounts).filter_map(folder).collect()
 }
 
 /// The path in a line such as `9:memory:/a/b`.

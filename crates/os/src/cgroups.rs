@@ -15,16 +15,21 @@ pub struct Cgroup {
     pub path: String,
 }
 
-/// A mounted hierarchy of version 2.
-struct Mount {
-    at: PathBuf,
-    /// The cgroup that is mounted there.
-    root: String,
+/// A mounted file system.
+pub(crate) struct Mount {
+    pub at: PathBuf,
+    /// What of it is mounted there: of cgroups, which one.
+    pub root: String,
+    /// `cgroup` for hierarchies of version 1, `cgroup2` for that of version 2.
+    pub kind: String,
+    /// Of the file system, for version 1 the controllers: `rw,memory`.
+    pub options: String,
 }
 
 /// The cgroup of a path in the file system, or of one below the root of all cgroups.
 pub fn find(path: &str) -> Result<Cgroup, Error> {
-    let mounts = mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let info = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts: Vec<Mount> = mounts(&info).filter(|mount| mount.kind == "cgroup2").collect();
     let Some(first) = mounts.first() else {
         return Err(Error::new("no cgroups of version 2 are mounted here")
             .help("mount them: mount -t cgroup2 none /sys/fs/cgroup"));
@@ -56,15 +61,20 @@ fn joined(root: &str, below: &str) -> String {
     }
 }
 
-/// Mounts of the type cgroup2. A line: `30 23 0:26 ROOT PLACE OPTIONS - TYPE ...`.
-fn mounts(info: &str) -> Vec<Mount> {
+/// A line: `30 23 0:26 ROOT PLACE OPTIONS - TYPE SOURCE OPTIONS`.
+pub(crate) fn mounts(info: &str) -> impl Iterator<Item = Mount> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
-        let words: Vec<&str> = before.split(' ').collect();
-        let is_one = after.split(' ').next() == Some("cgroup2");
-        is_one.then_some(Mount { at: words.get(4)?.into(), root: words.get(3)?.to_string() })
+        let mut before = before.split(' ').skip(3);
+        let mut after = after.split(' ');
+        Some(Mount {
+            root: before.next()?.into(),
+            at: before.next()?.into(),
+            kind: after.next()?.into(),
+            options: after.nth(1)?.into(),
+        })
     };
-    info.lines().filter_map(mount).collect()
+    info.lines().filter_map(mount)
 }
 
 impl Cgroup {
@@ -87,16 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_of_version_2() {
+    fn mounts_of_both_versions() {
         let info = "30 23 0:26 / /sys/fs/cgroup ro - tmpfs none rw\n\
                     31 30 0:27 /a /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 none rw\n\
                     32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n";
-        let found = mounts(info);
-        assert_eq!(found.len(), 1);
+        let found: Vec<Mount> = mounts(info).collect();
+        let kinds: Vec<&str> = found.iter().map(|mount| mount.kind.as_str()).collect();
+        assert_eq!(kinds, ["tmpfs", "cgroup2", "cgroup"]);
         assert_eq!(
-            (found[0].at.to_str(), found[0].root.as_str()),
+            (found[1].at.to_str(), found[1].root.as_str()),
             (Some("/sys/fs/cgroup/unified"), "/a")
         );
+        assert_eq!(found[2].options, "rw,memory");
         assert_eq!((joined("/", ""), joined("/", "x/y")), ("/".into(), "/x/y".into()));
         assert_eq!((joined("/a", ""), joined("/a", "x")), ("/a".into(), "/a/x".into()));
     }
