@@ -178,10 +178,12 @@ impl Session {
 
     /// Threads were chosen, and none of them has logged: the words may be wrong.
     fn tell_if_none_came(&mut self, summary: &Summary, own: &Builtin) {
-        let threads = self.recorder().threads;
         let is_own = |id: u16| own.0.iter().any(|e| e.id == id && e.schema == "klogger");
-        let came = summary.counts.iter().any(|(id, records)| *records > 0 && !is_own(*id));
-        if !threads.are_all() && !came {
+        if summary.counts.iter().any(|(id, records)| *records > 0 && !is_own(*id)) {
+            return;
+        }
+        let threads = self.recorder().threads;
+        if !threads.are_all() {
             self.notes.push(format!(
                 "no thread {} has logged an event: none ran, or none did what is recorded",
                 threads.words()
