@@ -26,8 +26,10 @@ SECTIONS = ("table", "picture", "finding", "warning", "samples", "histogram", "c
 SPANS = "spans.sql"
 # The folder of a schema with its derived tables (`klogger.derived`).
 DERIVED = "derived"
-# What may stand beside a column's unit: a bar; which change of it is for the better.
-MARKS = ("bar", "less", "more", "neither")
+# Which change of a column is for the better.
+BETTER = ("less", "more", "neither")
+# What may stand beside its unit: a bar; that each row of a spark has a scale of its own.
+MARKS = ("bar", "each", *BETTER)
 # How the rows of several recordings become those of one answer, if not by SQL of the analysis: as
 # they are, or those of the same key are added up.
 COMBINED = ("keep", "sum")
@@ -54,8 +56,8 @@ HEADER_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Column:
-    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers; `better`:
-    less, more, neither.
+    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers; `each`: a
+    spark's rows have scales of their own; `better`: less, more, neither.
 
     `better` is empty if the header does not say: then less is better of what is a time, and neither
     of all else.
@@ -67,6 +69,7 @@ class Column:
     doc: str
     better: str = ""
     rule: str = ""
+    each: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,11 +284,11 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
 
 def column_of(name: str, marks: list[str], doc: str) -> Column:
     rules = [m for m in marks if RULES.fullmatch(m)]
-    better = [m for m in marks if m in MARKS and m != "bar"]
+    better = [m for m in marks if m in BETTER]
     units = [m for m in marks if m not in (*MARKS, *rules)]
     return Column(
         name, units[0] if units else "", "bar" in marks, doc, better[0] if better else "",
-        rules[0] if rules else "",
+        rules[0] if rules else "", "each" in marks,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import altair as alt
 from klogger import durations
 from klogger.analysis import Analysis
 from klogger.curves import apart
+from klogger.units import NOTHING
 
 # Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of
 # the same hues. All can be seen on white and on dark grey.
@@ -25,6 +26,8 @@ COLOURS = (
 OTHER = "#999999"
 # What is left when the rest has names: grey, and after these.
 REST = ("other", "others", "all others")
+# Of names for nothing.
+PALE = "#d4d4d4"
 # The rows join the specification when it is done: Altair would check each of them.
 DATA = alt.NamedData("rows")
 # Pixels of a letter of a title, and of the widest title of a legend.
@@ -53,6 +56,8 @@ class Palette:
     def colour(self, kind: str, name: str) -> str:
         if name in REST:
             return OTHER
+        if name in NOTHING:
+            return PALE
         known = self.known.setdefault(kind, {})
         return known.setdefault(name, COLOURS[len(known) % len(COLOURS)])
 
@@ -249,7 +254,14 @@ def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
 def names_of(drawing: Drawing, part: str) -> list[str]:
     names, known = drawing.values(part), list(drawing.palette.known.get(drawing.title(part), ()))
     names.sort(key=lambda n: (n in REST, known.index(n) if n in known else len(known)))
-    return sorted(names, key=int) if all(n.isdigit() for n in names) else names
+    numbers = [number_of(name) for name in names]
+    return sorted(names, key=number_of) if None not in numbers else names
+
+
+def number_of(name: str) -> int | None:
+    """Of 3, of `8 and more`; nothing is less than 0."""
+    found = re.fullmatch(r"(\d+)( and more)?", name)
+    return -1 if name in NOTHING else int(found[1]) if found else None
 
 
 def tooltip(drawing: Drawing) -> list[alt.Tooltip]:

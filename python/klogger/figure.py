@@ -14,7 +14,7 @@ from typing import Any
 from klogger.analysis import CHOICES
 from klogger.curves import END, span
 from klogger.executor import Result
-from klogger.units import BLOCKS, bar, printable, show
+from klogger.units import BLOCKS, NOTHING, bar, printable, show
 
 COLUMNS = 100
 # Of what is drawn, where there is room for it.
@@ -25,6 +25,8 @@ BARS = 8
 LABEL = 16
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FILLS = "█▒▓░▚▞▪▫"
+# Of names for nothing.
+PALE = "·"
 
 
 @dataclass(frozen=True)
@@ -220,24 +222,35 @@ def stacked(
             record[parts["x"]]
         )
     top = max(sum(row.values()) for row in rows.values())
-    found = []
+    fills, found = fills_of(kinds), []
     for name, row in list(rows.items())[:24]:
         total = show(sum(row.values()), unit(result, parts["x"]))
-        found.append(f"  {name_of(name)} {total:>10} {stack(row, kinds, top, room.bars)}".rstrip())
-    names = [f"{fill} {printable(kind)}" for fill, kind in zip(FILLS, kinds, strict=False)]
-    if len(kinds) > len(FILLS):
-        names[-1] = f"{FILLS[-1]} all others"
+        in_order = {kind: row[kind] for kind in kinds if kind in row}
+        drawn = stack(in_order, fills, top, room.bars)
+        found.append(f"  {name_of(name)} {total:>10} {drawn}".rstrip())
+    names = [f"{fill} {printable(kind)}" for kind, fill in fills.items()]
     return [*found, f"  {'':{LABEL}} {'':>10} {title(result, parts['x'])}", *legend(names, room)]
 
 
-def stack(row: dict[str, float], kinds: Sequence[str], top: float, width: int) -> str:
+def fills_of(kinds: Sequence[str]) -> dict[str, str]:
+    """The patterns of the kinds of parts."""
+    named = [kind for kind in kinds if kind not in NOTHING]
+    found = dict(zip(named, FILLS, strict=False))
+    if len(named) > len(FILLS):
+        del found[named[len(FILLS) - 1]]
+        found["all others"] = FILLS[-1]
+    return {kind: PALE for kind in kinds if kind in NOTHING} | found
+
+
+def stack(row: dict[str, float], fills: Mapping[str, str], top: float, width: int) -> str:
     """Rounded at the ends of parts, so that the bar's length is that of the sum."""
     if top <= 0:
         return ""
     text, so_far = "", 0.0
-    for number, kind in enumerate(kinds):
-        so_far += max(row.get(kind, 0.0), 0.0)
-        text += FILLS[min(number, len(FILLS) - 1)] * (round(so_far / top * width) - len(text))
+    for kind, value in row.items():
+        so_far += max(value, 0.0)
+        fill = fills.get(kind, FILLS[-1])
+        text += fill * (round(so_far / top * width) - len(text))
     return text
 
 

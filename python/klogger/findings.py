@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from klogger.executor import Result
 
-COUNT = 3
+COUNT = 5
 # What explains less than this part of what the heaviest finding explains is not what a report
 # begins with: beside an hour of sleep, less than 3.6 seconds.
 LEAST_PART = 0.001
@@ -37,6 +37,11 @@ def of(result: Result) -> list[Finding]:
         return []
     pairs = zip_longest(result.findings, result.weights)
     return by_weight(Finding(str(text), weight, result.analysis.name) for text, weight in pairs)
+
+
+def all_of(results: Iterable[Result]) -> list[Finding]:
+    """Of all answers, the heaviest first."""
+    return by_weight(found for result in results for found in of(result))
 
 
 def first(results: Iterable[Result], count: int = COUNT) -> list[Finding]:

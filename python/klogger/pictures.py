@@ -44,6 +44,8 @@ LABEL_LIMIT = 260
 FIELD_WIDTH = 90
 # With more columns than this, a number has no room in its field.
 FIELDS_LABELLED = 18
+# Pixels of a row that has room for the ends of its scale.
+SCALED = 50
 # Pictures with a scale that the reader can move.
 ZOOMED = ("cdf", "histogram", "timeline")
 
@@ -290,25 +292,21 @@ def timeline(d: Drawing) -> Any:
     """Bars from x to x2 in one row for each value; y and y2 (0 to 1) are places within the row."""
     row = d.column("row")
     rows = in_order(d, "row")
-    height = 0.86
+    low_rows = d.parts.get("rows") == "low"
+    size = 24 if low_rows else max(16, min(90, 900 // len(rows)))
+    is_scaled = "y2" in d.parts and d.unit("y2") == "share" and size >= SCALED
+    edge = 0.14 if is_scaled else 0.07
     for record in d.records:
-        base = rows.index(record[row])
+        bottom = rows.index(record[row]) + 1 - edge
         low = float(record[d.parts["y"]]) if "y" in d.parts else 0.0
         high = float(record[d.parts["y2"]]) if "y2" in d.parts else 1.0
         # The first row is at the top, and what comes first in a row is at its bottom.
-        record["klogger_low"] = base + 1 - height * low - (1 - height) / 2
-        record["klogger_high"] = base + 1 - height * high - (1 - height) / 2
+        record["klogger_low"] = bottom - (1 - 2 * edge) * low
+        record["klogger_high"] = bottom - (1 - 2 * edge) * high
     # Names are data: an expression that was made of them would be evaluated.
-    low_rows = d.parts.get("rows") == "low"
     start = "" if low_rows else f"{d.title('row')} "
     labels = alt.param(name="klogger_rows", value=[f"{start}{v}" for v in rows])
-    places = [i + 0.5 for i in range(len(rows))]
-    label = "klogger_rows[datum.value - 0.5]"
-    axis = alt.Axis(
-        title=None, values=places, labelExpr=label, grid=False, ticks=False, domain=False,
-        labelLimit=LABEL_LIMIT if low_rows else alt.Undefined,
-    )  # fmt: skip
-    size = 24 if low_rows else max(16, min(90, 900 // len(rows)))
+    axis = axis_of_rows(len(rows), edge if is_scaled else None, LABEL_LIMIT if low_rows else None)
     end = max(d.numbers("x2"))
     # The last bar ends later than it begins.
     ticks = {"values": round_ticks(end)} if d.unit("x") == "ns" and not d.live else {}
@@ -329,6 +327,21 @@ def timeline(d: Drawing) -> Any:
         )
         .add_params(labels)
     )
+
+
+def axis_of_rows(count: int, edge: float | None, limit: int | None) -> alt.Axis:
+    """The names of rows (`klogger_rows`). `edge`: the part of a row above what stands for 100 %,
+    and below 0 %, if these have labels.
+    """
+    places, label = [row + 0.5 for row in range(count)], "klogger_rows[floor(datum.value)]"
+    if edge is not None:
+        places = [row + place for row in range(count) for place in (edge, 0.5, 1 - edge)]
+        part = "datum.value - floor(datum.value)"
+        label = f"{part} < 0.4 ? '100 %' : {part} > 0.6 ? '0 %' : {label} + '   50 %'"
+    return alt.Axis(
+        title=None, values=places, labelExpr=label, labelOverlap=False, grid=edge is not None,
+        ticks=edge is not None, domain=False, labelLimit=limit or alt.Undefined,
+    )  # fmt: skip
 
 
 def matrix(d: Drawing) -> Any:

@@ -15,8 +15,7 @@ from klogger.drawing import NOBODY, ON_PAGE, Palette, Subjects
 from klogger.executor import Result
 from klogger.pictures import draw
 from klogger.remarks import Remark
-from klogger.trimmed import trimmed
-from klogger.units import show
+from klogger.trimmed import cells_of, trimmed
 
 ROWS_MAX = 200
 NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
@@ -89,9 +88,12 @@ def table_of(result: Result, subjects: Subjects) -> str:
         max((float(r[i]) for r in result.table.rows if isinstance(r[i], (int, float))), default=0.0)
         for i in range(len(columns))
     ]
+    listed = result.table.rows[:ROWS_MAX]
+    shown = [cells_of(c, [row[i] for row in listed]) for i, c in enumerate(columns)]
     body = []
-    for row in result.table.rows[:ROWS_MAX]:
-        cells = "".join(cell(v, c, top) for v, c, top in zip(row, columns, tops, strict=True))
+    for number, row in enumerate(listed):
+        texts = (column[number] for column in shown)
+        cells = "".join(map(cell, row, texts, columns, tops))
         body.append(f"<tr>{cells}</tr>")
     rest = len(result.table.rows[ROWS_MAX:]) + result.table.left_out
     folded = len(body) > 15
@@ -131,11 +133,12 @@ def number_class(column: Column) -> str:
     )
 
 
-def cell(value: Any, column: Column, top: float) -> str:
+def cell(value: Any, words: str, column: Column, top: float) -> str:
+    """`words`: the value as it is shown."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     # Tables are sorted by the number, not by how it is shown.
     sorts = f' data-value="{value:.12g}"' if number and column.unit else ""
-    shown = f"<td{number_class(column)}{sorts}>{html.escape(show(value, column.unit))}</td>"
+    shown = f"<td{number_class(column)}{sorts}>{html.escape(words)}</td>"
     if not column.bar:
         return shown
     part = float(value or 0) / top if top > 0 else 0.0

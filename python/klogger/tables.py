@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Tables on a terminal, as wide as it is: bars go first where there is no room, then names give
-way. No digit is ever cut off.
+way, then columns go by their rank. No digit is ever cut off.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from rich.text import Text
 
 from klogger.analysis import Column
 from klogger.executor import Result, Rows
-from klogger.trimmed import trimmed
-from klogger.units import bar, printable, show
+from klogger.trimmed import cells_of, trimmed
+from klogger.units import bar, printable
 
 BAR_WIDTH = 10
 # Columns of names are not made narrower than this.
@@ -27,6 +28,8 @@ NAME_WIDTH = 14
 # Blanks between two columns.
 GAP = 3
 NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
+# Names of columns that describe a distribution.
+DESCRIBING = re.compile(r"p\d+|mean|median|sd|least")
 
 
 def print_table(out: Console, result: Result, limit: int | None) -> None:
@@ -69,9 +72,7 @@ class Drawn:
 
 
 def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table, list[str]]:
-    """The table, and the columns it has no room for. Bars go first, then names give way; no digit
-    is ever cut off.
-    """
+    """The table, and the columns it has no room for."""
     columns = [drawn_column(result, shown, index) for index in range(len(result.table.names))]
     whole = [drawn for one in columns for drawn in (one, *bars_beside(result, shown, one))]
     if width_of(whole) <= out.width:
@@ -87,11 +88,22 @@ def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table
 
 
 def least_wanted(result: Result, columns: list[int]) -> int:
-    """Where the last column is that is neither the first nor has bars."""
-    return max(
-        (at for at, i in enumerate(columns) if at and not column_of(result, i).bar),
-        default=len(columns) - 1,
-    )
+    """Where the column is that goes first: of those of the lowest rank the last."""
+    ranks = [rank(column_of(result, index)) for index in columns]
+    return max(range(1, len(columns)), key=lambda at: (-ranks[at], at))
+
+
+def rank(column: Column) -> int:
+    """What a reader can do without goes first: a shape, what describes the rows' distribution,
+    other numbers, names; and what has bars at the end.
+    """
+    if column.unit == "spark":
+        return 0
+    if column.bar:
+        return 4
+    if column.unit == "":
+        return 3
+    return 1 if DESCRIBING.fullmatch(column.name) else 2
 
 
 def give_way(texts: list[Drawn], missing: int) -> bool:
@@ -125,7 +137,7 @@ def empty_table(header_style: str) -> Table:
 def drawn_column(result: Result, shown: list[list[Any]], index: int) -> Drawn:
     """As wide as what is in it."""
     column = column_of(result, index)
-    cells = [show(row[index], column.unit) for row in shown]
+    cells = cells_of(column, [row[index] for row in shown])
     width = max(map(cell_len, cells), default=0)
     head = folded(column.name.replace("_", " "), width)
     width = max(width, *map(cell_len, [*head.splitlines(), ""]))

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Tables without what says nothing: columns that are empty, and rows of zeros. Tables of JSON and
-Python have everything.
+"""Tables as they are shown: without what says nothing (columns that are empty, rows of zeros), and
+with texts for cells. Tables of JSON and Python have everything, as it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from klogger.analysis import Column
 from klogger.executor import Result, Rows
+from klogger.units import numbers_of, show
 
 
 def trimmed(result: Result) -> tuple[Result, str]:
@@ -50,3 +52,11 @@ def nothing(value: Any) -> bool:
     if isinstance(value, list):
         return not any(value)
     return is_empty(value) or (isinstance(value, (int, float)) and value == 0)
+
+
+def cells_of(column: Column, values: Sequence[Any]) -> list[str]:
+    """The values of a column as texts; sparks on one scale, if they are to be compared."""
+    top = None
+    if column.unit == "spark" and not column.each:
+        top = max((number for spark in values for number in numbers_of(spark)), default=0)
+    return [show(value, column.unit, top) for value in values]

@@ -19,18 +19,24 @@ UNITS = {
     "count": "a number of things, or an average of such numbers",
     "per_s": "times a second",
     "bytes": "bytes; shown as KiB, MiB, ...",
-    "spark": "a list of numbers; shown as a row of small bars",
+    "spark": "a list of numbers; shown as a row of small bars, in all rows on one scale",
 }
+# Names of what is there if nothing is: pictures have them pale.
+NOTHING = ("none", "idle")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def show(value: Any, unit: str = "") -> str:
-    """A value as text, for terminal and page."""
+def show(value: Any, unit: str = "", top: float | None = None) -> str:
+    """A value as text, for terminal and page. `top`: what the highest bar of a spark stands for, if
+    not its own greatest number.
+    """
     if value is None:
         return ""
-    if unit == "spark" or isinstance(value, list):
-        return sparkline(value) if unit == "spark" else printable(", ".join(str(v) for v in value))
+    if unit == "spark":
+        return sparkline(value, top)
+    if isinstance(value, list):
+        return printable(", ".join(str(v) for v in value))
     if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
         return printable(str(value))
     number = float(value)
@@ -74,13 +80,17 @@ def size(number: float) -> str:
     return f"{three_digits(number)} TiB"
 
 
-def sparkline(values: Any) -> str:
+def sparkline(values: Any, top: float | None = None) -> str:
     """One character a number; 0 is a blank, anything above it is at least the lowest bar."""
-    numbers = [float(v or 0) for v in values or []]
-    top = max(numbers, default=0)
+    numbers = numbers_of(values)
+    top = max(numbers, default=0) if top is None else top
     if top <= 0:
         return ""
     return "".join(BLOCKS[math.ceil(min(n / top, 1) * 8)] if n > 0 else " " for n in numbers)
+
+
+def numbers_of(spark: Any) -> list[float]:
+    return [float(v or 0) for v in spark or []]
 
 
 def bar(value: float, top: float, width: int) -> str:

@@ -26,7 +26,7 @@ def result(name: str, *weights: float | None, status: str = "answer") -> Result:
 
 
 def first(*results: Result) -> list[str]:
-    return [f.text for f in findings.first(results)]
+    return [f.text for f in findings.first(results, 3)]
 
 
 def test_the_heaviest_of_each_analysis_comes_first() -> None:
@@ -115,7 +115,9 @@ def test_every_output_begins_with_them(
     assert [(f["text"], f["weight"], f["analysis"]) for f in found["findings"]] == [
         ("Most of all.", 1.0, "most"),
         ("Something heavy.", 0.75, "heavy"),
+        ("Less.", 0.5, "most"),
         ("Something light.", 0.06, "light"),
+        ("Something.", None, "unsure"),
     ]
     assert {a["name"]: a["weights"] for a in found["analyses"]} == {
         "heavy": [0.75], "light": [0.06], "most": [1.0, 0.5], "nothing": [], "unsure": [None],
@@ -123,16 +125,20 @@ def test_every_output_begins_with_them(
     assert report.main([str(log)]) == 0
     lines = capsys.readouterr().out.splitlines()
     bullets = [line.rstrip() for line in lines if line.startswith(" •")]
-    assert bullets[:3] == [
+    assert bullets[:5] == [
         " • Most of all.  [most]",
         " • Something heavy.  [heavy]",
+        " • Less.  [most]",
         " • Something light.  [light]",
+        " • Something.  [unsure]",
     ]
     items = page.read_text().split('<ol class="findings">')[1].split("</ol>")[0]
     assert [item.split(" <a")[0] for item in items.split("<li>")[1:]] == [
         "Most of all.",
         "Something heavy.",
+        "Less.",
         "Something light.",
+        "Something.",
     ]
 
 

@@ -69,6 +69,7 @@ LAYERS = [
     },
     {"drawing", "ends", "pictures", "vega", "png"},
     {"document", "sections", "html", "figure", "tables", "terminal", "waterfall_text"},
+    {"screen"},
     {"answers", "compare", "dataset", "executors"},
     {"cli"},
 ]

@@ -136,7 +136,7 @@ def test_terminal_page_and_json_begin_with_the_same_findings(
     assert [f["analysis"] for f in answers["findings"]] == on_page
     head = " ".join(said(capsys, lossy).partition("Effective quanta")[0].split())
     places = [head.index(" ".join(f["text"].split())) for f in answers["findings"]]
-    assert len(on_page) == 3 and places == sorted(places)
+    assert len(on_page) == 5 and places == sorted(places)
 
 
 def test_json_has_the_ledger_and_whom_a_warning_is_about(

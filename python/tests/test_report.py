@@ -13,8 +13,9 @@ import pytest
 import support
 
 import klogger
+from klogger import screen
 from klogger.cli import report
-from klogger.executor import choose, run_all
+from klogger.executor import Result, choose, run_all
 
 PATHS = [
     p
@@ -51,10 +52,15 @@ def drawn(path: Path) -> list[str]:
     ]
 
 
+def answers_of(path: Path) -> list[Result]:
+    log = klogger.open(path, locked=True)
+    return [r for r in run_all(log, choose(log)) if r.status == "answer"]
+
+
 def test_summary_fits_and_has_no_colours(
     capsys: pytest.CaptureFixture[str], small_log: Path
 ) -> None:
-    code, out, err = run(capsys, small_log)
+    code, out, err = run(capsys, small_log, "--all")
     assert (code, err) == (0, "")
     assert "\x1b" not in out
     assert max(len(line) for line in out.splitlines()) <= 100
@@ -91,6 +97,29 @@ def test_one_analysis(capsys: pytest.CaptureFixture[str], small_log: Path) -> No
     assert "[quanta]" in out and "[timeline]" not in out
 
 
+def test_without_all_it_is_one_screen(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    """The answers behind the findings, the heaviest first; and the names of the others."""
+    _, out, _ = run(capsys, small_log)
+    shown, _, rest = out.partition("\nOthers: ")
+    assert len(shown.splitlines()) <= screen.LINES
+    titles = re.findall(r"\[(\w+)\]$", shown, re.MULTILINE)
+    answers = [r.analysis.name for r in answers_of(small_log)]
+    named = re.findall(r"\w+", rest.partition("scheduler")[2].partition("nothing to show")[0])
+    first = json.loads(run(capsys, small_log, "--format", "json")[1])["findings"][0]["analysis"]
+    listed = [name for name in answers if name not in named]
+    assert 0 < len(listed) < len(answers) and {*named, *listed} == {*answers}
+    assert first in listed and {*listed} <= {*titles}
+    assert f"'klogger report {small_log} --all'" in " ".join(rest.split())
+
+
+def test_one_answer_is_shown_however_long_it_is(
+    capsys: pytest.CaptureFixture[str], small_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "LINES", 1)
+    _, out, _ = run(capsys, small_log)
+    assert out.count("?  [") == 1
+
+
 def test_unknown_analysis(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
     code, out, err = run(capsys, small_log, "--analysis", "quantas")
     assert (code, out) == (2, "")
@@ -104,9 +133,12 @@ def test_list(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
 
 
 def test_empty_log(capsys: pytest.CaptureFixture[str], empty_log: Path, tmp_path: Path) -> None:
-    code, out, _ = run(capsys, empty_log)
+    code, out, _ = run(capsys, empty_log, "--all")
     assert code == 0
     assert out.count("nothing to show: ") == ANALYSES
+    code, out, _ = run(capsys, empty_log)
+    names = " ".join(out.split()).partition("nothing to show ")[2].split(", ")
+    assert code == 0 and len(names) == ANALYSES and "Effective quanta" not in out
     code, _, _ = run(capsys, empty_log, "--html", str(tmp_path / "x.html"), "--png", str(tmp_path))
     assert code == 0
     assert list(tmp_path.glob("*.png")) == []

@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import klogger
-from klogger import executor, findings, remarks, terminal, waterfall
+from klogger import executor, findings, remarks, screen, terminal, waterfall
 from klogger.analysis import searched
 from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as
 from klogger.cli.pager import paged
@@ -33,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         prog="klogger report",
         description="The answers to the questions that a log's schemata ask.",
         epilog="With --html or --png, the terminal has the findings and the names of the files;"
-        " with --format as well, all of the report.",
+        " with --format as well, the report.",
     )
     found.add_argument(
         "file",
@@ -57,6 +58,9 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="this one only, with all rows (repeatable)",
+    )
+    found.add_argument(
+        "--all", action="store_true", help="all answers, not only those that fit on a screen"
     )
     found.add_argument(
         "--operation",
@@ -250,12 +254,22 @@ def show(args: argparse.Namespace, done: Report) -> None:
     """With files, only the head: the answers are in them."""
     out = terminal.console(sys.stdout)
     said = remarks.shared(done.results, done.head.warnings)
-    terminal.print_summary(out, done.head, said)
-    terminal.print_findings(out, done.results)
-    if args.format == "text" or not (args.html or args.png):
+
+    def head() -> None:
+        terminal.print_summary(out, done.head, said)
+        terminal.print_findings(out, done.results)
+
+    text = screen.captured(out, head)
+    out.file.write(text)
+    if (args.html or args.png) and args.format != "text":
+        pass
+    elif args.all or args.analysis:
         for result in done.results:
             rows = None if args.analysis else terminal.ROWS
             terminal.print_drawn(out, result, rows, said, notes=bool(args.analysis))
+    else:
+        asked = f"klogger report {shlex.quote(str(args.file))}"
+        screen.print_screen(out, text.count("\n"), done.results, said, asked)
     if not done.results:
         out.print()
         terminal.print_line(out, f"  no analyses: {done.none} ('klogger sql' asks it anything)")

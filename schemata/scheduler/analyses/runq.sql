@@ -80,7 +80,7 @@ FROM runq AS q LEFT JOIN runq_wasted AS w ON q.cpu = w.cpu, klogger.recording AS
 ORDER BY q.cpu;
 
 -- picture
-SELECT cpu AS on_cpu, CASE WHEN least(length, 8) = 8 THEN '8 and more'
+SELECT cpu AS on_cpu, CASE least(length, 8) WHEN 0 THEN 'none' WHEN 8 THEN '8 and more'
     ELSE least(length, 8)::VARCHAR END AS threads,
        sum(until - time) / nullif((SELECT to_ns FROM klogger.recording), 0) AS share
 FROM runq GROUP BY cpu, least(length, 8) ORDER BY cpu, least(length, 8);
