@@ -186,15 +186,18 @@ KEY = re.compile(r"-- ?(?P<key>[A-Za-z_]+)(?: \w+)?(?: \[[^\]]*\])? ?:")
 
 def parse(path: Path, schema: str) -> Analysis:
     """Reads an analysis. What is wrong with its header is in its `faults`."""
-    analysis = Analysis(path.stem, path, schema)
     try:
-        text = sources.read(path, schemata())
+        return parse_text(path, schema, sources.read(path, schemata()))
     except OSError as error:
-        analysis.faults.append(Fault(f"cannot be read: {error.strerror}", help=remedy(error)))
-        return analysis
+        fault = Fault(f"cannot be read: {error.strerror}", help=remedy(error))
     except UnicodeDecodeError as error:
-        analysis.faults.append(Fault(f"byte {error.start} is not UTF-8 text"))
-        return analysis
+        fault = Fault(f"byte {error.start} is not UTF-8 text")
+    return Analysis(path.stem, path, schema, faults=[fault])
+
+
+def parse_text(path: Path, schema: str, text: str) -> Analysis:
+    """An analysis with this text. `path`: where it is from."""
+    analysis = Analysis(path.stem, path, schema)
     lines = analysis.text = text.splitlines()
     end = next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
     for number, key, name, unit, value in header_entries(lines[:end]):

@@ -254,8 +254,8 @@ def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
 def names_of(drawing: Drawing, part: str) -> list[str]:
     names, known = drawing.values(part), list(drawing.palette.known.get(drawing.title(part), ()))
     names.sort(key=lambda n: (n in REST, known.index(n) if n in known else len(known)))
-    numbers = [number_of(name) for name in names]
-    return sorted(names, key=number_of) if None not in numbers else names
+    numbers = {name: number_of(name) for name in names}
+    return names if None in numbers.values() else sorted(names, key=lambda n: numbers[n] or 0)
 
 
 def number_of(name: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from klogger import analysis as analyses
-from klogger import costs, folders, losses, rules, spans
+from klogger import costs, folders, general, losses, rules, spans
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
@@ -83,9 +83,14 @@ class Result:
         }  # fmt: skip
 
 
+def of(log: Log) -> list[Analysis]:
+    """The analyses of a log's schemata, and the general ones of those that bring none."""
+    return [*analyses.find(log.schemas), *general.of(log)]
+
+
 def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
     """The analyses of a log, or those that are named."""
-    found = analyses.find(log.schemas)
+    found = of(log)
     wanted = list(names)
     if not wanted:
         return found
@@ -111,7 +116,7 @@ class Session:
 
     def __init__(self, log: Log, found: list[Analysis] | None = None) -> None:
         self.log = log
-        self.analyses = analyses.find(log.schemas) if found is None else found
+        self.analyses = of(log) if found is None else found
         self.open: dict[Path, Connection] = {}
 
     def __enter__(self) -> Session:

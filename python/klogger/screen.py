@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from klogger import findings, remarks, terminal
+from klogger.analysis import Analysis
 from klogger.executor import Result
 from klogger.remarks import Remark
 
@@ -31,7 +32,8 @@ def print_screen(
     """`used`: the lines of the head; `said`: the warnings that it has; `asked`: the command that
     this is a part of.
     """
-    shown, room = [], LINES - used
+    shown: list[Analysis] = []
+    room = LINES - used
     for result in in_order(results):
         draw = partial(terminal.print_drawn, out, result, terminal.ROWS, said, notes=False)
         text = captured(out, draw)

@@ -58,6 +58,7 @@ LAYERS = [
     },
     {
         "executor",
+        "general",
         "checking",
         "findings",
         "summary",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import klogger
-from klogger import executor, findings, remarks, screen, terminal, waterfall
+from klogger import executor, findings, general, remarks, screen, terminal, waterfall
 from klogger.analysis import searched
 from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as
 from klogger.cli.pager import paged
@@ -270,9 +270,11 @@ def show(args: argparse.Namespace, done: Report) -> None:
     else:
         asked = f"klogger report {shlex.quote(str(args.file))}"
         screen.print_screen(out, text.count("\n"), done.results, said, asked)
-    if not done.results:
+    if all(general.is_one(result.analysis) for result in done.results):
+        other = "other " if done.results else ""
         out.print()
-        terminal.print_line(out, f"  no analyses: {done.none} ('klogger sql' asks it anything)")
+        line = f"  no {other}analyses: {done.none} ('klogger sql' asks it anything)"
+        terminal.print_line(out, line)
     if done.written:
         out.print()
     for path in done.written:
