@@ -14,6 +14,7 @@ import support
 import klogger
 from klogger import executor, expectation
 from klogger.executor import Result
+from klogger.numerals import agreed
 
 CASES = sorted(support.SCHEMATA.glob("*/expect/*.expect"))
 ORDERS = 4
@@ -21,7 +22,7 @@ ORDERS = 4
 
 def findings(result: Result, cursor: duckdb.DuckDBPyConnection) -> list[str]:
     rows = cursor.execute(result.analysis.sections["finding"]).fetchall()
-    return sorted(str(row[0]) for row in rows if row[0] is not None)
+    return sorted(agreed(str(row[0])) for row in rows if row[0] is not None)
 
 
 def shuffle(cursor: duckdb.DuckDBPyConnection, seed: int) -> None:

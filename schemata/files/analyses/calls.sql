@@ -26,7 +26,7 @@ FROM klogger.with_program('files_made') GROUP BY ALL;
 -- table
 SELECT program, call, calls, errors, took, (took / calls)::BIGINT AS mean,
     took / greatest(sum(took) OVER (PARTITION BY program), 1) AS of_all, bytes
-FROM files_calls ORDER BY calls DESC, program, call;
+FROM files_calls ORDER BY took DESC, calls DESC, program, call;
 
 -- picture
 SELECT format('{}: {}', program, call) AS who, took FROM files_calls

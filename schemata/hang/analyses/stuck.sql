@@ -33,7 +33,7 @@ SELECT hang_thread(pid, from_ns) AS thread, hang_kind(state) AS state,
     hang_call(call) AS call, functions, hang_lock(lock, kind) AS lock,
     CASE WHEN holder > 0 AND known <> 'nothing' THEN hang_thread(holder, from_ns) END AS holder,
     CASE WHEN reported >= 0 THEN reported END AS reported
-FROM stuck ORDER BY from_ns, pid;
+FROM stuck ORDER BY lasted DESC, from_ns, pid;
 
 -- picture
 SELECT hang_thread(pid, from_ns) AS thread, max(ns) AS lasted FROM stuck

@@ -12,6 +12,7 @@
 -- note: Of the first five processes that dumped a core, or would have (by SIGSEGV, SIGABRT and the
 --     like, not by SIGTERM or SIGKILL): the last 200 events up to their end, of all schemata that
 --     were recorded.
+-- note: What was last before the crash comes first.
 -- note: The tree is the oldest ancestor that began while it was recorded, or ran a program then,
 --     with all that it made.
 -- empty: no process crashed
@@ -58,4 +59,4 @@ CREATE TEMP TABLE story_told AS FROM klogger.told('story_event');
 SELECT format('{}[{}]', c.program, c.tgid) AS crash, s.until - s.time AS before,
     thread(s.pid, s.time) AS thread, s.event, s.what
 FROM story_told AS s JOIN story_crash AS c ON c.id = s.crash
-ORDER BY c.to_ns, c.id, s.time, s.event;
+ORDER BY c.to_ns, c.id, s.time DESC, s.event;

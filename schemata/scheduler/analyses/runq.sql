@@ -93,7 +93,7 @@ WITH worst AS (
     SELECT cpu, ns / r.to_ns AS part FROM runq_wasted, klogger.recording AS r
     WHERE ns > 0.01 * r.to_ns AND ns >= 100_000_000 ORDER BY ns DESC, cpu LIMIT 1
 ), there AS (
-    SELECT p.pid, sum(p.to_ns - p.from_ns) AS ns, min(p.to_ns) AS time
+    SELECT p.pid, sum(p.to_ns - p.from_ns) AS ns, max(p.to_ns) AS time
     FROM place AS p JOIN worst USING (cpu) GROUP BY p.pid ORDER BY ns DESC, p.pid
 ), named AS (
     SELECT format('{}[{}]', comm(pid, time), pid) AS thread, ns FROM there
