@@ -5,6 +5,7 @@ its own way.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,7 +117,7 @@ class Session:
 
     def __init__(self, log: Log, found: list[Analysis] | None = None) -> None:
         self.log = log
-        self.analyses = of(log) if found is None else found
+        self.found = found
         self.open: dict[Path, Connection] = {}
 
     def __enter__(self) -> Session:
@@ -125,6 +126,10 @@ class Session:
     def __exit__(self, *_: object) -> None:
         for cursor, _included in self.open.values():
             cursor.close()
+
+    @functools.cached_property
+    def analyses(self) -> list[Analysis]:
+        return of(self.log) if self.found is None else self.found
 
     def connection(self, one: Analysis) -> Connection:
         """For what is in the folder of an analysis."""

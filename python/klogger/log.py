@@ -32,10 +32,10 @@ from klogger.units import is_utf8, printable
 if TYPE_CHECKING:
     from klogger.answers import Report
 
-# A whole report may use 1.5 GiB for 10 million events, and 4 GiB for 100 million; pictures and
-# Python itself need the rest. DuckDB spills what it sorts and joins, but not the values of one
-# quantile: these grow with the log.
-MEMORY_MIB, MEMORY_MIB_MAX = 512, 3072
+# A whole report uses 500 MB for 2 million events, 1 GB for 10 million, and 4 GB for 100 million;
+# Python itself, pictures, and what DuckDB does not count need the rest. DuckDB spills what it sorts
+# and joins, but not the values of one quantile: these grow with the log.
+MEMORY_MIB, MEMORY_MIB_MAX = 256, 3072
 BYTES_PER_EVENT = 50
 THREADS_MAX = 4
 SEARCH_PATH = "SET search_path = 'main,klogger'"
