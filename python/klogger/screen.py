@@ -35,7 +35,9 @@ def print_screen(
     shown: list[Analysis] = []
     room = LINES - used
     for result in in_order(results):
-        draw = partial(terminal.print_drawn, out, result, terminal.ROWS, said, notes=False)
+        draw = partial(
+            terminal.print_drawn, out, result, terminal.ROWS, said, notes=False, asked=asked
+        )
         text = captured(out, draw)
         room -= text.count("\n")
         if shown and room < 0:

@@ -32,7 +32,10 @@ NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 DESCRIBING = re.compile(r"p\d+|mean|median|sd|least")
 
 
-def print_table(out: Console, result: Result, limit: int | None) -> None:
+def print_table(
+    out: Console, result: Result, limit: int | None, asked: str = "klogger report"
+) -> None:
+    """The first rows. `asked`: the command that this is a part of."""
     result, omitted = trimmed(result)
     shown = result.table.rows[:limit]
     table, dropped = fitting(out, result, shown)
@@ -42,11 +45,7 @@ def print_table(out: Console, result: Result, limit: int | None) -> None:
     print_dropped(out, [name.replace("_", " ") for name in dropped])
     rest = len(result.table.rows) - len(shown) + result.table.left_out
     if rest:
-        hint = (
-            ""
-            if limit is None
-            else f": 'klogger report --analysis {result.analysis.name}' shows all"
-        )
+        hint = "" if limit is None else f": '{asked} --analysis {result.analysis.name}' shows all"
         out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
 
 

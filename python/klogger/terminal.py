@@ -219,10 +219,14 @@ def print_texts(out: Console, texts: Iterable[tuple[str, str]]) -> None:
 
 
 def print_result(
-    out: Console, result: Result, rows: int | None = ROWS, said: Iterable[Remark] = ()
+    out: Console,
+    result: Result,
+    rows: int | None = ROWS,
+    said: Iterable[Remark] = (),
+    asked: str = "klogger report",
 ) -> None:
     """One analysis: title, question, table. `rows`: how many are shown; None: all. `said`: the
-    warnings that the head has.
+    warnings that the head has. `asked`: the command that this is a part of.
     """
     print_title(out, result.analysis)
     if result.status != "answer":
@@ -234,7 +238,7 @@ def print_result(
     print_warnings(out, remarks.own(result, said))
     if result.status == "answer":
         print_texts(out, [(f.text, "") for f in findings.of(result)])
-        print_table(out, result, rows)
+        print_table(out, result, rows, asked)
 
 
 def print_title(out: Console, analysis: Analysis) -> None:
@@ -252,9 +256,10 @@ def print_drawn(
     said: Iterable[Remark] = (),
     *,
     notes: bool = True,
+    asked: str = "klogger report",
 ) -> None:
     """One analysis with its figure and the notes on it."""
-    print_result(out, result, rows, said)
+    print_result(out, result, rows, said, asked)
     drawn = figure.lines(result, min(out.width, WIDTH))
     if drawn:
         out.print()

@@ -217,7 +217,10 @@ def test_a_schema_without_analyses(tmp_path: Path, capsys: pytest.CaptureFixture
     where = f"there are none in {tmp_path}/mine/analyses"
     assert f"no other analyses: {where} (" in " ".join(capsys.readouterr().out.split())
     assert report.main([str(log), "--analysis", "x"]) == 2
-    assert capsys.readouterr().err == "klogger: no analysis 'x'\n  help: there are: counts, times, pairs\n"
+    assert (
+        capsys.readouterr().err
+        == "klogger: no analysis 'x'\n  help: there are: counts, times, pairs\n"
+    )
 
 
 def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

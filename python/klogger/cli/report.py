@@ -261,15 +261,8 @@ def show(args: argparse.Namespace, done: Report) -> None:
 
     text = screen.captured(out, head)
     out.file.write(text)
-    if (args.html or args.png) and args.format != "text":
-        pass
-    elif args.all or args.analysis:
-        for result in done.results:
-            rows = None if args.analysis else terminal.ROWS
-            terminal.print_drawn(out, result, rows, said, notes=bool(args.analysis))
-    else:
-        asked = f"klogger report {shlex.quote(str(args.file))}"
-        screen.print_screen(out, text.count("\n"), done.results, said, asked)
+    if args.format == "text" or not (args.html or args.png):
+        show_answers(args, done, out, text.count("\n"), said)
     if all(general.is_one(result.analysis) for result in done.results):
         other = "other " if done.results else ""
         out.print()
@@ -279,6 +272,23 @@ def show(args: argparse.Namespace, done: Report) -> None:
         out.print()
     for path in done.written:
         terminal.print_path(out, f"wrote {path}")
+
+
+def show_answers(
+    args: argparse.Namespace,
+    done: Report,
+    out: terminal.Console,
+    used: int,
+    said: list[remarks.Remark],
+) -> None:
+    """`used`: the lines of the head; `said`: the warnings that it has."""
+    asked = f"klogger report {shlex.quote(str(args.file))}"
+    if not (args.all or args.analysis):
+        return screen.print_screen(out, used, done.results, said, asked)
+    whole = bool(args.analysis)
+    for result in done.results:
+        rows = None if whole else terminal.ROWS
+        terminal.print_drawn(out, result, rows, said, notes=whole, asked=asked)
 
 
 def as_json(done: Report) -> dict[str, object]:
