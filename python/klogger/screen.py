@@ -35,10 +35,8 @@ def print_screen(
     shown: list[Analysis] = []
     room = LINES - used
     for result in in_order(results):
-        draw = partial(
-            terminal.print_drawn, out, result, terminal.ROWS, said, notes=False, asked=asked
-        )
-        text = captured(out, draw)
+        draw = partial(terminal.print_drawn, out, result, said=said, notes=False, asked=asked)
+        text = captured(out, partial(draw, rows=terminal.ROWS))
         room -= text.count("\n")
         if shown and room < 0:
             break
