@@ -4,7 +4,9 @@ it is larger than the spread, and that nothing of the measuring is in the log.
 """
 
 import json
+import random
 import subprocess
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -16,7 +18,7 @@ RECORDINGS = 3
 SHAPES = """\
 schema shapes "Events that must cost differently"
 
-event ONE { int a }
+event ONE { int aNUMBER }
 event TEXT { string[64] a }
 event WITH_STACK { uint s as stack }
 
@@ -30,8 +32,12 @@ probe tracepoint sched_process_fork(struct task_struct *parent, struct task_stru
 
 @pytest.fixture
 def record(klogger, tmp_path):
-    def run(*options):
-        (tmp_path / "shapes.klogger").write_text(SHAPES)
+    def run(*options, known=None):
+        """`known`: a schema of this number has been recorded before; else it is a new one, of which
+        no costs are kept.
+        """
+        number = known or random.getrandbits(30)
+        (tmp_path / "shapes.klogger").write_text(SHAPES.replace("NUMBER", str(number)))
         log = tmp_path / "shapes.klog"
         words = [
             klogger,
@@ -99,6 +105,19 @@ def test_nothing_of_it_is_in_the_log(record):
 @pytest.mark.full("others of this file are in the gate")
 def test_in_overwrite_mode(record):
     assert record("--overwrite")["preamble"]["costs"]["hits"] > 1000
+
+
+def test_costs_are_kept(record):
+    """On a busy machine it may not succeed; what has is not measured again."""
+    number = random.getrandbits(30)
+    found = [record(known=number)["preamble"]["costs"] for _ in range(RECORDINGS)]
+    whole = [costs for costs in found if not costs["why"]]
+    for first, second in pairwise(whole):
+        assert first["events"] == second["events"] and first["probe"] == second["probe"]
+        assert first["age_s"] <= second["age_s"]
+    other = record()["preamble"]["costs"]
+    assert other["age_s"] == 0
+    assert not whole or other["why"] or other["events"] != whole[0]["events"]
 
 
 def test_it_can_be_left_out(record):

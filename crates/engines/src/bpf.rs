@@ -14,6 +14,7 @@ mod fired;
 mod grace;
 pub mod hits;
 mod keep;
+mod kept_costs;
 mod larger;
 mod limits;
 pub mod load;

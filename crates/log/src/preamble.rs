@@ -322,6 +322,9 @@ pub struct Costs {
     /// A probe up to the reading of the clock.
     pub hit: Option<Cost>,
     pub events: Vec<EventCost>,
+    /// How long before the recording the oldest of them was measured, in seconds: costs are kept
+    /// until the machine boots.
+    pub age_s: u64,
     /// Why something could not be measured; otherwise empty.
     pub why: String,
 }

@@ -258,10 +258,21 @@ fn costs(costs: &Costs) -> String {
         return format!("not measured{why}");
     }
     format!(
-        "{all}; a probe alone {}, with the clock {}; measured before the recording{why}",
+        "{all}; a probe alone {}, with the clock {}; measured {}before the recording{why}",
         ns(&costs.probe),
-        ns(&costs.hit)
+        ns(&costs.hit),
+        age(costs.age_s)
     )
+}
+
+/// How long before the recording: `35 min `; nothing of less than a second.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0 => String::new(),
+        1..120 => format!("{seconds} s "),
+        120..7200 => format!("{} min ", seconds / 60),
+        _ => format!("{} h ", seconds / 3600),
+    }
 }
 
 fn probes(about: &About, out: &mut String) {

@@ -11,6 +11,7 @@
 //! without a tracepoint, beside it each time.
 
 use super::attach::{Site, attach};
+use super::kept_costs::{self, Measured};
 use super::load::{self, Config};
 use crate::costs::{SPREAD, judge, quantile};
 use crate::scope::{SCOPE_BYTES, Scope};
@@ -91,11 +92,23 @@ fn timed(call: impl Fn()) -> f64 {
     (thread_cpu_ns() - start) as f64 / BLOCK as f64
 }
 
-/// Programs that are loaded but not attached.
+/// Programs that are loaded but not attached, and what need not be measured again.
 pub struct Prepared {
     syscall: Option<(Syscall, &'static str)>,
     pinned_to: u32,
-    schemata: Vec<(Vec<String>, Result<Arms, Error>)>,
+    schemata: Vec<OfSchema>,
+}
+
+struct OfSchema {
+    events: Vec<String>,
+    /// Under which name its costs are kept.
+    name: String,
+    costs: Result<Source, Error>,
+}
+
+enum Source {
+    Kept(Measured),
+    Loaded(Arms),
 }
 
 impl Prepared {
@@ -104,12 +117,20 @@ impl Prepared {
         load::keep_messages();
         let syscall = Syscall::of(types);
         let pinned_to = os::lowest_cpu().unwrap_or_default();
-        let arms = |unit: &&CompiledSchema| {
-            let names = unit.schema.events.iter().map(|e| e.name.clone()).collect();
-            let (_, name) = syscall?;
-            Some((names, Arms::load(unit, name, pinned_to, config)))
+        let of_schema = |unit: &&CompiledSchema| {
+            let (_, place) = syscall?;
+            let events: Vec<String> = unit.schema.events.iter().map(|e| e.name.clone()).collect();
+            let kind = (config.overwrite, config.scoped, config.larger > 0);
+            // Not by its object: that has names of files which are others each time.
+            let logged = format!("{:?}", unit.schema.events);
+            let name = kept_costs::name((logged, place, pinned_to, kind));
+            let costs = match kept_costs::find(&name, FIRST_EVENT as usize + events.len()) {
+                Some(kept) => Ok(Source::Kept(kept)),
+                None => Arms::load(unit, place, pinned_to, config).map(Source::Loaded),
+            };
+            Some(OfSchema { events, name, costs })
         };
-        Prepared { syscall, pinned_to, schemata: units.iter().filter_map(arms).collect() }
+        Prepared { syscall, pinned_to, schemata: units.iter().filter_map(of_schema).collect() }
     }
 
     /// `why` of the result says what could not be measured.
@@ -120,15 +141,19 @@ impl Prepared {
             return costs;
         };
         costs.place = name.into();
-        let pinned = Affinity::to(self.pinned_to);
-        for (names, arms) in &self.schemata {
-            let measured = match (&pinned, arms) {
-                (Ok(_), Ok(arms)) => arms.measure(syscall, name).map_err(|e| e.message),
-                (Err(e), _) => Err(format!("cannot stay on one CPU: {e}")),
-                (_, Err(e)) => Err(e.message.clone()),
+        for one in &self.schemata {
+            let measured = match &one.costs {
+                Ok(Source::Kept(kept)) => Ok(kept.clone()),
+                Ok(Source::Loaded(arms)) => self.measure_arms(arms, syscall, name),
+                Err(e) => Err(e.message.clone()),
             };
             match measured {
-                Ok(measured) => add(&mut costs, names, &measured),
+                Ok(measured) => {
+                    let is_whole = add(&mut costs, &one.events, &measured);
+                    if is_whole && matches!(one.costs, Ok(Source::Loaded(_))) {
+                        kept_costs::keep(&one.name, &measured);
+                    }
+                }
                 Err(why) => costs.why = why,
             }
         }
@@ -136,27 +161,30 @@ impl Prepared {
         threads::try_start("klogger/free", move || drop(self));
         costs
     }
+
+    fn measure_arms(&self, arms: &Arms, syscall: Syscall, name: &str) -> Result<Measured, String> {
+        let _pinned =
+            Affinity::to(self.pinned_to).map_err(|e| format!("cannot stay on one CPU: {e}"))?;
+        arms.measure(syscall, name).map_err(|e| e.message)
+    }
 }
 
-/// What was measured for a schema, by pass: the empty probe, the one with a clock, and the events.
-struct Measured {
-    arms: Vec<Vec<f64>>,
-    hits: u64,
-}
-
-fn add(costs: &mut Costs, names: &[String], measured: &Measured) {
+/// Whether all costs are known.
+fn add(costs: &mut Costs, names: &[String], measured: &Measured) -> bool {
     let mut judged = measured.arms.iter().map(|values| judge(values));
     let (probe, hit) = (judged.next().flatten(), judged.next().flatten());
     costs.hits = measured.hits;
+    costs.age_s = costs.age_s.max(measured.age());
     costs.probe = costs.probe.or(probe);
     costs.hit = costs.hit.or(hit);
-    costs
-        .events
-        .extend(names.iter().cloned().zip(judged).map(|(event, cost)| EventCost { event, cost }));
-    if costs.probe.is_none() || costs.hit.is_none() || costs.events.iter().any(|e| e.cost.is_none())
-    {
+    let events: Vec<EventCost> =
+        names.iter().cloned().zip(judged).map(|(event, cost)| EventCost { event, cost }).collect();
+    let is_whole = probe.is_some() && hit.is_some() && events.iter().all(|e| e.cost.is_some());
+    costs.events.extend(events);
+    if costs.probe.is_none() || costs.hit.is_none() || !is_whole {
         costs.why = SPREAD.into();
     }
+    is_whole
 }
 
 fn median_of_differences(a: &[f64], b: &[f64]) -> f64 {
@@ -258,7 +286,8 @@ impl Arms {
         for (values, step) in arms.iter_mut().flat_map(|values| values.iter_mut().zip(&steps)) {
             *values += step - (before + after) / 2.0;
         }
-        Ok(Measured { arms, hits: (PASSES * rounds * BLOCK) as u64 })
+        let hits = (PASSES * rounds * BLOCK) as u64;
+        Ok(Measured { arms, hits, at: os::monotonic_ns() })
     }
 
     /// Runs blocks of all kinds, and last a block without the tracepoint. Each round begins with
