@@ -85,6 +85,8 @@ impl Parameter {
         let not = || wrong(format!("'{text}' is not a value"), self.help());
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
         let (n, unit) = (&digits[..end], digits[end..].trim_start());
+        // With either of the two Greek letters.
+        let unit = if matches!(unit, "\u{b5}s" | "\u{3bc}s") { "us" } else { unit };
         let (whole, part) = n.split_once('.').unwrap_or((n, ""));
         // More digits than this are not needed, and could not be multiplied.
         if whole.is_empty() || n.len() > 20 || part.contains('.') || (n.ends_with('.')) {
@@ -172,9 +174,14 @@ mod tests {
     #[test]
     fn units_are_converted() {
         let ns = parameter(Scalar::U64, Some("ns"));
-        for (text, value) in
-            [("7", 7), ("0x10", 16), ("10ms", 10_000_000), ("1.5us", 1500), ("2 s", 2_000_000_000)]
-        {
+        for (text, value) in [
+            ("7", 7),
+            ("0x10", 16),
+            ("10ms", 10_000_000),
+            ("1.5us", 1500),
+            ("2 s", 2_000_000_000),
+            ("3\u{b5}s", 3000),
+        ] {
             assert_eq!(ns.value_of(text), Ok(value), "{text}");
         }
         let ms = parameter(Scalar::U32, Some("ms"));

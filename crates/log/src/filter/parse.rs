@@ -80,13 +80,14 @@ pub fn number(text: &str) -> Option<i128> {
 }
 
 fn decimal(text: &str) -> Option<i128> {
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let unit_at = text.find(char::is_alphabetic).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_at);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let scale = match unit {
         "" if fraction.is_empty() && !digits.ends_with('.') => 1,
         "ns" => 1,
-        "us" => 1_000,
+        // With either of the two Greek letters.
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
         _ => return None,
@@ -164,7 +165,7 @@ fn name(input: &mut &str) -> ModalResult<Operand> {
 }
 
 fn literal(input: &mut &str) -> ModalResult<Operand> {
-    take_while(1.., |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-')
+    take_while(1.., |c: char| c.is_alphanumeric() || c == '.' || c == '-')
         .verify_map(number)
         .map(Operand::Number)
         .parse_next(input)
@@ -194,8 +195,10 @@ mod tests {
         assert_eq!(number("-0x1F"), Some(-31));
         assert_eq!(number("1.5ms"), Some(1_500_000));
         assert_eq!(number("2s"), Some(2_000_000_000));
+        assert_eq!(number("1.5\u{b5}s"), number("1500ns"));
+        assert_eq!(number("7\u{3bc}s"), number("7us"));
         assert_eq!(number("0.0000000019s"), Some(1));
-        for wrong in ["", "-", "1.5", "1.", "0x", "1h", "1.x", "99999999999999999999"] {
+        for wrong in ["", "-", "1\u{b5}", "1.5", "1.", "0x", "1h", "1.x", "99999999999999999999"] {
             assert_eq!(number(wrong), None, "{wrong}");
         }
     }
