@@ -4,6 +4,7 @@
 mod chosen;
 mod clock;
 mod joined;
+mod names;
 mod paint;
 mod printer;
 mod sink;
