@@ -44,7 +44,7 @@ pub struct What {
     /// 'syscalls'); or trace events of the kernel, by the names that perf and trace-cmd use:
     /// sched_switch, block:block_rq_issue. '*' and '?' match any characters, and one. A schema is
     /// made from the kernel's description of the event; 'klogger show -e NAME' prints it
-    #[arg(short, long = "event", value_name = "NAME", value_delimiter = ',')]
+    #[arg(short, long = "event", value_name = "EVENT|CALL", value_delimiter = ',')]
     pub events: Vec<String>,
     /// The system calls that -e names, if it names some.
     #[arg(skip)]
