@@ -110,6 +110,8 @@ def create_common(connection: duckdb.DuckDBPyConnection) -> None:
     )
     connection.execute(endpoint())
     connection.execute(function("errno", lambda x: f"{x}::VARCHAR"))
+    # Of logs that have the numbers of system calls, and no names.
+    connection.execute(function("syscall", lambda x: f"{x}::VARCHAR"))
 
 
 def function(name: str, body: Callable[[str], str], cases: str = "") -> str:

@@ -133,6 +133,15 @@ static __always_inline __s64 klogger_call_number(__u64 saved)
 	return klogger_is_32() ? (__u32)number | KLOGGER_CALL_32 : number;
 }
 
+/*
+ * For bodies: the number of the system call that the running thread is in, as of a probe of all
+ * calls, and its argument n, a constant.
+ */
+#define klogger_syscall_number() \
+	klogger_call_number((__u64)bpf_task_pt_regs(bpf_get_current_task_btf()))
+#define klogger_syscall_argument(n) \
+	klogger_argument((__u64)bpf_task_pt_regs(bpf_get_current_task_btf()), n, klogger_is_32())
+
 #ifdef KLOGGER_SYSTEM_CALLS
 /* The recorder fills it in; shared by all objects. */
 struct klogger_call_table klogger_call_table SEC(".bss.klogger_y");

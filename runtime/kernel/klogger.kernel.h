@@ -127,6 +127,16 @@ static __always_inline u32 klogger_current_tid(void)
 	return current->pid;
 }
 
+#if defined(CONFIG_X86_64)
+/* As of the BPF engine: in a system call its number, which is marked if it is a 32-bit call. */
+static __always_inline int klogger_syscall_number(void)
+{
+	int number = task_pt_regs(current)->orig_ax;
+
+	return in_ia32_syscall() ? number | 0x20000000 : number;
+}
+#endif
+
 #define klogger_in_scope_current() \
 	(!static_branch_unlikely(&klogger_scoped) || klogger_in_scope(klogger_current_tid()))
 

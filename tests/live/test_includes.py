@@ -236,3 +236,49 @@ def test_requests_and_the_files_that_they_write(recorder):
     # The same sector of a disk with another major number, and the same minor one.
     assert all(row["alone"] for row in own if row["event"] == "BEGAN")
     assert all(row["took"] > 0 for row in own if row["event"] == "ENDED")
+
+
+ARGUMENTS = """schema given "With which arguments the program was started that calls prctl(1001)"
+include "arguments"
+event GIVEN { string[..1000] arguments }
+probe tracepoint task_prctl_unknown(int option) {
+    if (option == 1001)
+        klogger(GIVEN, arguments_of_current());
+}
+"""
+
+
+def test_arguments_are_those_of_proc(recorder):
+    schema = recorder.dir / "given.klogger"
+    schema.write_text(ARGUMENTS)
+    program = "import ctypes; ctypes.CDLL(None).prctl(1001, 0, 0, 0, 0)"
+    for words in (["two words", ""], ["y" * 1500], []):
+        command = [sys.executable, "-c", program, *words]
+        done, log = recorder.run("-s", schema, "--", *command)
+        assert done.code == 0, done.err
+        shown = recorder.command("cat", log, "--format", "json").out.splitlines()
+        (given,) = [json.loads(line) for line in shown if '"event":"GIVEN"' in line]
+        assert given["arguments"] == " ".join(command)[:1000]
+
+
+UNNAMED = """
+import ctypes, os, socket
+prctl = ctypes.CDLL(None).prctl
+pair = socket.socketpair()
+all = [*os.pipe(), pair[0].fileno(), os.eventfd(0), os.memfd_create("mine")]
+for fd in all:
+    prctl(1000, fd, 0, 0, 0)
+    print(fd, os.readlink(f"/proc/self/fd/{fd}"))
+"""
+
+
+def test_files_in_no_folder_are_called_as_in_proc(recorder):
+    schema = recorder.dir / "opened.klogger"
+    schema.write_text(SCHEMA)
+    done, log = recorder.run("-s", schema, "--", sys.executable, "-c", UNNAMED)
+    assert done.code == 0, done.err
+    theirs = [line.removesuffix(" (deleted)").split(" ", 1) for line in done.out.splitlines()]
+    shown = recorder.command("cat", log, "--format", "json").out.splitlines()
+    events = [json.loads(line) for line in shown if '"event":"FILE"' in line]
+    assert [[str(one["fd"]), one["path"]] for one in events] == theirs
+    assert len(theirs) == 5

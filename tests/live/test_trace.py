@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -27,10 +28,11 @@ def trace(recorder):
     """Starts `klogger trace` in a group of its own; what still runs at the end is ended."""
 
     def start(*words, **more) -> subprocess.Popen:
-        streams = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE) | more
+        streams = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        streams |= {"stdin": subprocess.DEVNULL} | more
         process = subprocess.Popen(
             [recorder.klogger, "trace", *map(str, words)],
-            stdin=subprocess.DEVNULL, text=True, cwd=recorder.dir, start_new_session=True,
+            text=True, cwd=recorder.dir, start_new_session=True,
             **streams,
         )  # fmt: skip
         recorder.running.append(process)
@@ -217,3 +219,75 @@ def test_schemata_without_lines(trace):
     assert process.returncode == 0
     assert re.search(r"sched_process_exec\S* .*filename=\S*true", err), err
     assert "\x1b[" in err
+
+
+def test_a_pipe_has_its_name(recorder):
+    read, write = os.pipe()
+    name = os.readlink(f"/proc/self/fd/{write}")
+    log = recorder.dir / "a.klog"
+    command = [recorder.klogger, "record", "-q", "-s", "files", "-o", log, "--", "true"]
+    subprocess.run(command, stdin=read, check=True, timeout=SECONDS)
+    shown = recorder.command("cat", log, "--format", "json").out.splitlines()
+    events = [json.loads(line) for line in shown if '"event":"HELD"' in line]
+    assert name in {one["path"] for one in events}, events
+    os.close(read), os.close(write)
+
+
+def test_a_line_of_a_pipe_names_it(trace):
+    process = trace("-s", FILES, "-e", "write", "--", "sh", "-c", "echo text")
+    name = os.readlink(f"/proc/self/fd/{process.stdout.fileno()}")
+    _, err = run(process)
+    (line,) = [line for line in parsed(err) if line[1] == "sh"]
+    assert line[3:6] == ("write", f'1 "{name}"', "5")
+
+
+def test_a_thread_that_was_there_has_its_name(trace):
+    """The one that wakes the program is not recorded, and has no event of its own."""
+    process = trace("-s", "scheduler", "-e", "TRY_TO_WAKEUP", "--", "head", "-n", "3",
+                    stdin=subprocess.PIPE)  # fmt: skip
+    process.stderr.readline()
+    deadline = time.monotonic() + SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            process.stdin.write("line\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            break
+        time.sleep(0.01)
+    err = process.stderr.read()
+    own = Path("/proc/self/comm").read_text().strip()
+    assert f"waker={own}[{os.getpid()}]" in err, err
+    assert not re.search(r"waker=[1-9]", err), err
+
+
+TIMED = """
+import signal, time
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+signal.pause()
+"""
+
+
+def test_a_timer_is_the_sender_of_its_signal(trace):
+    process = trace("-s", "lifecycle", "-e", "SIGNALLED", "--", sys.executable, "-c", TIMED)
+    _, err = run(process)
+    assert process.returncode == 0
+    (line,) = [line for line in err.splitlines() if "SIGALRM" in line]
+    assert line.endswith("was sent SIGALRM by the timer"), err
+
+
+def test_exec_has_its_arguments(trace):
+    long = "x" * 1200
+    script = f"/bin/true --one 'two words'; /bin/true {long}"
+    process = trace("-s", "lifecycle", "-e", "RAN", "--", "sh", "-c", script)
+    _, err = run(process)
+    assert 'runs "/bin/true": "/bin/true --one two words"' in err, err
+    cut = ("/bin/true " + long)[:1000]
+    assert f'runs "/bin/true": "{cut}"...' in err, err
+
+
+def test_calls_of_traps_have_names(trace):
+    process = trace("-s", "traps", "--", "true")
+    _, err = run(process)
+    assert re.search(r"SYS_IN \S*id=exit_group$", err, re.M), err
+    assert not re.search(r"id=\d", err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `-e NAME`: a schema of trace events, made from what the kernel says of them.
 
+use crate::cmd::record::calls;
 use crate::failure::Failure;
 use crate::messages;
 use crate::schemata;
@@ -124,7 +125,8 @@ fn unknown(pattern: &str, known: &[String]) -> Failure {
         true => known.iter().map(String::as_str).collect(),
         false => known.iter().map(|full| name_of(full)).collect(),
     };
-    failure.help(did_you_mean(pattern, candidates).unwrap_or_else(list))
+    let similar = did_you_mean(pattern, candidates).or_else(|| calls::nearest(pattern));
+    failure.help(similar.unwrap_or_else(list))
 }
 
 #[cfg(test)]

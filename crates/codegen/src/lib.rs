@@ -60,6 +60,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
 
 /// Texts that schemata can include, by name.
 pub const SHARED: &[(&str, &str)] = &[
+    ("arguments", include_str!("../../../runtime/shared/arguments.shared")),
     ("files", include_str!("../../../runtime/shared/files.shared")),
     ("paths", include_str!("../../../runtime/shared/paths.shared")),
     ("requests", include_str!("../../../runtime/shared/requests.shared")),

@@ -165,6 +165,13 @@ impl Processes {
         }
     }
 
+    /// A thread that no event has named, and that was found elsewhere.
+    pub fn found(&mut self, pid: i64, tgid: i64, comm: Vec<u8>) {
+        if !self.threads.contains_key(&pid) {
+            self.add(pid, tgid, -1, comm, Vec::new(), self.start_ns);
+        }
+    }
+
     /// Sets the names of threads out of scope that are due.
     fn apply_seen(&mut self, now: u64) {
         while self.seen.front().is_some_and(|one| one.since_ns <= now) {

@@ -14,8 +14,30 @@ pub enum Part {
     Text(String),
     /// `{FIELD}`
     Field(String),
-    /// `[...]`: left out if all fields in it are 0 or empty. It contains no other.
+    /// `{FIELD!}`: within `[...]`, the field that decides.
+    Deciding(String),
+    /// `{FIELD?}`: the same, and its value is not printed.
+    Condition(String),
+    /// `[...]`: left out if the fields that decide are 0 or empty: if none is named, all in it. It
+    /// contains no other.
     Optional(Vec<Part>),
+}
+
+impl Part {
+    /// The field whose value it is.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Part::Field(name) | Part::Deciding(name) | Part::Condition(name) => Some(name),
+            Part::Text(_) | Part::Optional(_) => None,
+        }
+    }
+
+    /// Whether `[...]` with these parts is printed. `has`: whether a field is neither 0 nor empty.
+    pub fn is_there(inner: &[Part], has: impl Fn(&str) -> bool) -> bool {
+        let decides = |part: &&Part| matches!(part, Part::Deciding(_) | Part::Condition(_));
+        let all = !inner.iter().any(|part| decides(&part));
+        inner.iter().filter(|part| all || decides(part)).filter_map(Part::field).any(has)
+    }
 }
 
 /// Reads the text of a line. The error says what is wrong with it.
@@ -32,7 +54,11 @@ pub fn parts(text: &str) -> Result<Vec<Part>, String> {
         match sign {
             "{" => {
                 let (name, after) = rest.split_once('}').ok_or("`{` is never closed")?;
-                into.push(Part::Field(name.into()));
+                into.push(match (name.strip_suffix('!'), name.strip_suffix('?')) {
+                    (Some(name), _) => Part::Deciding(name.into()),
+                    (_, Some(name)) => Part::Condition(name.into()),
+                    (None, None) => Part::Field(name.into()),
+                });
                 rest = after;
             }
             "[" if optional.is_none() => optional = Some(Vec::new()),
@@ -55,14 +81,14 @@ pub fn parts(text: &str) -> Result<Vec<Part>, String> {
 }
 
 fn has_field(parts: &[Part]) -> bool {
-    parts.iter().any(|part| matches!(part, Part::Field(_)))
+    parts.iter().any(|part| part.field().is_some())
 }
 
 /// The fields that a line names.
 fn fields(parts: &[Part]) -> Vec<&str> {
     let of = |part| match part {
         &Part::Text(_) => Vec::new(),
-        Part::Field(name) => vec![name.as_str()],
+        Part::Field(name) | Part::Deciding(name) | Part::Condition(name) => vec![name.as_str()],
         Part::Optional(inner) => fields(inner),
     };
     parts.iter().flat_map(of).collect()
@@ -157,6 +183,21 @@ fn has_number(draft: &EventDraft, name: &Name) -> Checked<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_may_decide_whether_a_part_is_there() {
+        let is_there = |text: &str, has: &[&str]| {
+            let all = parts(text).unwrap();
+            let [Part::Optional(inner)] = &all[..] else { panic!("{all:?}") };
+            Part::is_there(inner, |name| has.contains(&name))
+        };
+        assert!(is_there("[{fd} {events!}]", &["events"]));
+        assert!(!is_there("[{fd} {events!}]", &["fd"]));
+        assert!(is_there("[{fd} {events}]", &["fd"]));
+        assert!(is_there("[{clock?}{name}, ]", &["clock"]));
+        assert!(!is_there("[{clock?}{name}, ]", &["name"]));
+        assert!(!is_there("[{fd} {events}]", &["other"]));
+    }
 
     #[test]
     fn fields_and_optional_parts() {

@@ -12,6 +12,7 @@ mod rule;
 mod state;
 
 pub use crate::attach_points::ProbeKind;
+use crate::attach_points::syscall::ALL_CALLS;
 pub use crate::contexts::Context;
 pub use crate::counted::Counted;
 use crate::include::Includes;
@@ -302,6 +303,8 @@ pub struct Target {
     pub params: Vec<Param>,
     /// Why it has no program, if the kernel lacks a type that its C needs. No schema's text has it.
     pub lacks: Option<String>,
+    /// Of system calls, the names of those that are wanted; empty: all. No schema's text has it.
+    pub only: Vec<String>,
     /// The position of the name.
     pub span: Span,
 }
@@ -369,7 +372,14 @@ impl Param {
 impl Target {
     /// A target without parameters that is not from a schema.
     pub fn bare(kind: ProbeKind, name: &str) -> Target {
-        Target { kind, name: name.into(), params: Vec::new(), lacks: None, span: Span::default() }
+        Target {
+            kind,
+            name: name.into(),
+            params: Vec::new(),
+            lacks: None,
+            only: Vec::new(),
+            span: Span::default(),
+        }
     }
 
     /// The names in its list, or its only name. They may have wildcards.
@@ -381,6 +391,11 @@ impl Target {
     /// It may be several attach points.
     pub fn is_many(&self) -> bool {
         self.kind.is_many(&self.name)
+    }
+
+    /// Whether this attach point of its list is wanted: see `only`. One at all system calls is.
+    pub fn wants(&self, place: &str) -> bool {
+        self.only.is_empty() || place == ALL_CALLS || self.only.iter().any(|name| name == place)
     }
 
     /// One of its attach points, with the same parameters.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! System calls: their numbers, and the decoding `as syscall`.
 
+pub mod classes;
+
 use crate::model::Decoding;
 use std::collections::BTreeMap;
 use syscalls::{aarch64, arm, x86, x86_64};
@@ -10,6 +12,15 @@ pub const TABLE: &str = "syscall";
 /// Added to the number of a 32-bit program's call, whose numbers are others: `KLOGGER_CALL_32` of
 /// the runtime.
 pub const CALL_32: u64 = 0x2000_0000;
+
+/// The names and numbers of all calls; the iterator leaves the last one out.
+macro_rules! named {
+    ($machine:ident) => {{
+        use $machine::Sysno;
+        let all = Sysno::iter().chain([Sysno::last()]);
+        all.map(|call| (call.name(), call.id() as u32)).collect()
+    }};
+}
 
 /// The calls of a machine, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,24 +46,16 @@ impl Machine {
     /// The names and numbers of all calls of 64-bit programs.
     pub fn calls(self) -> BTreeMap<&'static str, u32> {
         match self {
-            Machine::X86 => {
-                x86_64::Sysno::iter().map(|call| (call.name(), call.id() as u32)).collect()
-            }
-            Machine::Arm => {
-                aarch64::Sysno::iter().map(|call| (call.name(), call.id() as u32)).collect()
-            }
+            Machine::X86 => named!(x86_64),
+            Machine::Arm => named!(aarch64),
         }
     }
 
     /// Those of 32-bit programs.
     fn calls_32(self) -> BTreeMap<&'static str, u32> {
         match self {
-            Machine::X86 => {
-                x86::Sysno::iter().map(|call| (call.name(), call.id() as u32)).collect()
-            }
-            Machine::Arm => {
-                arm::Sysno::iter().map(|call| (call.name(), call.id() as u32)).collect()
-            }
+            Machine::X86 => named!(x86),
+            Machine::Arm => named!(arm),
         }
     }
 
@@ -99,6 +102,9 @@ mod tests {
         assert_eq!(Machine::Arm.number("openat"), Some(56));
         assert_eq!(Machine::Arm.number("open"), None);
         assert_eq!(Machine::X86.number("sys_openat"), None);
+        // The last ones of the tables.
+        let last = [Machine::X86, Machine::Arm].map(|machine| machine.number("file_setattr"));
+        assert_eq!(last, [Some(469); 2]);
         // openat, getpid; and mmap2, which 64-bit programs do not have.
         let same = Machine::X86.named_as_32();
         let found = [295, 20, 192].map(|n| same.get(&n).copied());

@@ -9,7 +9,7 @@ use klogger_codegen::{KernelTypes, Refusal, bpf};
 use klogger_os::Error;
 use klogger_schema::Diagnostic;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Probe, Schema, Target};
+use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 
 /// A schema, compiled.
 #[derive(Clone)]
@@ -64,7 +64,13 @@ impl Plan {
         if !self.left_out.is_empty() {
             let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
             let count = left_out.len();
-            words += &format!("; left out {count} with other parameters: {}", list(left_out));
+            let why = match target.kind {
+                ProbeKind::Syscall | ProbeKind::ReturnSyscall => {
+                    "that this kernel does not have, or not with these parameters"
+                }
+                _ => "with other parameters",
+            };
+            words += &format!("; left out {count} {why}: {}", list(left_out));
         }
         (self.target.is_some() && target.is_many()).then_some(words)
     }
@@ -89,6 +95,7 @@ fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
         let found = bpf::places::find(target, kernel).map_err(Error::new)?;
         match found {
             Ok(Places { places, left_out }) => {
+                let places = places.into_iter().filter(|place| target.wants(&place.name)).collect();
                 return Ok(Plan { target: Some(i), places, left_out, refusals });
             }
             Err(refusal) => refusals.push((i, refusal)),

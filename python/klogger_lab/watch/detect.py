@@ -245,7 +245,8 @@ class Detector:
             if fatal.address or sig == signal.SIGSEGV:
                 found.address = fatal.address
         sender, code = self.senders.get((tgid, sig), (tgid, 0))
-        if sender != tgid and code <= 0:
+        # A timer is no process.
+        if sender and sender != tgid and code <= 0:
             found.sender = self.process(sender)
         return found
 

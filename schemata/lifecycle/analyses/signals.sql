@@ -5,7 +5,7 @@
 -- events: SIGNALLED
 -- picture: bars x=times y=who
 -- combine: sum
--- column sender: program of the thread that was running when it was sent
+-- column sender: program of the thread that was running when it was sent; timer: of no thread
 -- column receiver: program
 -- column signal: signal
 -- column times [count, bar]: how often
@@ -16,9 +16,11 @@
 -- column who: sender, receiver and signal
 -- empty: no thread in scope sent or got a signal
 
+-- SI_TIMER, and what interval timers send, is of no thread.
 CREATE TEMP TABLE signals_sent AS
-SELECT comm(sender, time) AS sender, comm(pid, time) AS receiver, signal(sig) AS signal, result,
-    code
+SELECT CASE WHEN code = -2 OR (code = 128 AND sig IN (14, 26, 27)) THEN 'timer'
+        ELSE comm(sender, time) END AS sender,
+    comm(pid, time) AS receiver, signal(sig) AS signal, result, code
 FROM SIGNALLED;
 CREATE TEMP TABLE signals_of AS
 SELECT sender, receiver, signal, count(*) AS times, count(*) FILTER (result = 0) AS queued,

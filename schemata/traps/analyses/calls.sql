@@ -8,7 +8,7 @@
 -- picture: bars x=total y=who
 -- combine: sum
 -- column program: program
--- column call [key]: number of the system call
+-- column call: system call
 -- column calls [count]: how often
 -- column per_second [per_s, calls/seconds]: in each second of the log
 -- column total [ns, bar]: time in it, of all threads, with the time that they waited
@@ -17,29 +17,28 @@
 -- column p99 [ns, 0.99 of each]: 99 of 100 take no longer
 -- column max [ns, max]: the longest call
 -- column errors [count]: calls that failed
--- column who: program and number of the call
--- note: Numbers are those of the machine: `ausyscall NUMBER` gives the name.
+-- column who: program and system call
 -- note: Calls that the C library answers by itself (clock_gettime, mostly) do not enter the kernel.
 -- empty: no thread in scope made a system call while the log was recorded
 
 CREATE TEMP TABLE call_of AS
-SELECT program, id, count(*) AS calls, sum(ns)::BIGINT AS total,
+SELECT program, syscall(id) AS call, count(*) AS calls, sum(ns)::BIGINT AS total,
     quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
        count(*) FILTER (ret BETWEEN -4095 AND -1) AS errors
-FROM klogger.with_program('call') GROUP BY program, id;
+FROM klogger.with_program('call') GROUP BY ALL;
 
 -- table
-SELECT program, id AS call, calls, calls / (greatest(to_ns, 1) / 1e9) AS per_second, total,
+SELECT program, call, calls, calls / (greatest(to_ns, 1) / 1e9) AS per_second, total,
     (total / calls)::BIGINT AS mean,
        p[1] AS p50, p[2] AS p99, max, errors
-FROM call_of, klogger.recording ORDER BY calls DESC, program, id;
+FROM call_of, klogger.recording ORDER BY calls DESC, program, call;
 
 -- picture
-SELECT format('{}: {}', program, id) AS who, total FROM call_of ORDER BY total DESC, who LIMIT 20;
+SELECT format('{}: {}', program, call) AS who, total FROM call_of ORDER BY total DESC, who LIMIT 20;
 
 -- finding
-SELECT format('{:,} system calls, {:,} of them call {} of {}.', sum(calls)::BIGINT, max(calls),
-    arg_max(id, calls), arg_max(program, calls))
+SELECT format('{:,} system calls, {:,} of them {} of {}.', sum(calls)::BIGINT, max(calls),
+    arg_max(call, calls), arg_max(program, calls))
 FROM call_of HAVING count(*) > 0;
 
 -- warning
@@ -60,5 +59,5 @@ FROM (
 ) WHERE broken + greatest(ends, begins) > 0;
 
 -- histogram
-SELECT program, id AS call, klogger.histogram_of(ns) AS each FROM klogger.with_program('call')
-GROUP BY program, id;
+SELECT program, syscall(id) AS call, klogger.histogram_of(ns) AS each
+FROM klogger.with_program('call') GROUP BY ALL;

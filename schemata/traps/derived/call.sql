@@ -10,9 +10,11 @@
 -- column pid: thread
 -- column program: name of the thread when it returned
 -- column call: number of the system call on that machine
+-- column name: its name
 -- column result: what it returned; an error as a negative number
 -- note: Only calls whose beginning and end are in the log, without missing events in between.
 
 -- table
-SELECT from_ns, time AS to_ns, ns::BIGINT AS ns, pid, program, id AS call, ret AS result
+SELECT from_ns, time AS to_ns, ns::BIGINT AS ns, pid, program, id AS call,
+    syscall(id) AS name, ret AS result
 FROM klogger.with_program('call') ORDER BY from_ns, pid;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger record`
 
+pub mod calls;
 mod conditions;
 mod course;
 mod objects;
@@ -104,7 +105,8 @@ pub struct Args {
     snapshots: Snapshots,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub fn run(mut args: Args) -> Outcome {
+    calls::take(&mut args.what)?;
     let plan = args.plan()?;
     let prepared = args.what.prepare()?;
     let suffix = if plan.is_some() { "segments" } else { "klog" };

@@ -4,6 +4,7 @@
 mod chosen;
 mod clock;
 mod joined;
+mod names;
 mod paint;
 mod printer;
 mod sink;
@@ -16,6 +17,7 @@ use self::printer::{Printer, Style};
 use self::sink::Sink;
 use self::text::Text;
 use super::Outcome;
+use super::record::calls;
 use super::record::snapshots::Snapshots;
 use super::record::values::mode;
 use super::record::what::{How, What};
@@ -28,6 +30,7 @@ use crate::text::ledger_text;
 use klogger_log::writer::Compression;
 use klogger_os::outputs;
 use klogger_recorder::{Launch, Message};
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -39,6 +42,7 @@ use tempfile::TempPath;
 ///
 /// One line for each event, in the order of time: on standard error, as strace has them. Without
 /// -s and -e they are those of the schema 'files': system calls that take a path, read or write.
+/// -e names any system calls, by name or class.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -59,7 +63,7 @@ pub struct Args {
     /// Colours
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     color: When,
-    /// Print no lines, but the report at the end; of the schema 'files' the table of its calls
+    /// Print no lines, but the report at the end; of system calls the table of their sums
     #[arg(short = 'c', long)]
     summary: bool,
     /// The time of day (UTC) on each line; -tt: with microseconds; -ttt: seconds since 1970
@@ -120,23 +124,28 @@ Examples:
   klogger trace -- ls                    which files it opens, looks at, reads
   klogger trace -e openat,execve -- make
                                          only these system calls
+  klogger trace -e fsync,poll -- make    any others, with their arguments
+  klogger trace -e %network -p 4711      a class of calls: file, desc, process,
+                                         network, signal, memory, ipc, creds, clock
+  klogger trace -e '!futex' -- make      all but these
   klogger trace -p 4711 --for 10s        of a running process
   klogger trace -s lifecycle -- make     processes, signals, exits
   klogger trace -s files,lifecycle -a    of the whole system, until Ctrl-C
   klogger trace -e sched_switch -- make  trace events of the kernel
   klogger trace -c -- make               only a summary, at the end
+  klogger trace -c -e all -- make        of all system calls
   klogger trace -o lines.txt --log make.klog -- make
                                          lines to a file; and keep the log
   klogger trace --format json -o - -- true | jq .event
                                          for programs
 
--e NAME: an event of a schema, a system call of its probes, or a trace event of
-the kernel. klogger exits with the exit code of the command.";
+-e NAME: an event of a schema, a system call or a class of them, or a trace
+event of the kernel. klogger exits with the exit code of the command.";
 
 /// Without -s and -e.
 const SCHEMA: &str = "files";
-/// With -c: the analysis of that schema which is shown.
-const CALLS: &str = "calls";
+/// With -c: of a schema of system calls, the analysis with their sums.
+const CALLS: [(&str, &str); 2] = [(SCHEMA, "calls"), (calls::SCHEMA, "calls")];
 /// Where the log goes if none is kept.
 const NO_LOG: &str = "/dev/null";
 
@@ -144,7 +153,7 @@ pub fn run(mut args: Args) -> Outcome {
     let chosen = Chosen::take(&mut args.what)?;
     messages::survive_closed_pipes()?;
     let prepared = args.what.prepare()?;
-    let only_files = prepared.units.iter().all(|unit| unit.schema.name == SCHEMA);
+    let sums = sums(&prepared.units);
     // Opening a pipe may wait for its reader. From here on, signals do not end klogger.
     let sink = Arc::new(Sink::new(open(&args)?)?);
     let (log, temporary) = log(&args)?;
@@ -172,7 +181,7 @@ pub fn run(mut args: Args) -> Outcome {
     end(&outcome, &args, &log);
     check(&outcome, written, &args, &log)?;
     if args.summary {
-        report(&log, only_files)?;
+        report(&log, sums)?;
     }
     drop(temporary);
     Ok(exit_code(&outcome, args.what.duration))
@@ -286,11 +295,19 @@ fn check(
     if args.log.is_some() || args.summary { check_complete(outcome, log) } else { Ok(()) }
 }
 
+/// With -c, the analysis that is shown; `None`: the whole report.
+fn sums(units: &[CompiledSchema]) -> Option<&'static str> {
+    match units {
+        [unit] => CALLS.iter().find(|(schema, _)| *schema == unit.schema.name).map(|row| row.1),
+        _ => None,
+    }
+}
+
 /// The report of -c.
-fn report(log: &Path, only_files: bool) -> Result<(), Failure> {
+fn report(log: &Path, analysis: Option<&str>) -> Result<(), Failure> {
     let mut words = vec![OsString::from("report"), log.into()];
-    if only_files {
-        words.extend(["--analysis".into(), CALLS.into()]);
+    if let Some(analysis) = analysis {
+        words.extend(["--analysis".into(), analysis.into()]);
     }
     external::output(&words, false).map(drop)
 }

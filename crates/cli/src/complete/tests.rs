@@ -54,6 +54,13 @@ fn schemata_after_s() {
 }
 
 #[test]
+fn system_calls_and_their_classes() {
+    has("klogger trace -e ", &["fsync", "%network", "SCHEDOUT"]);
+    assert_eq!(words("klogger trace -e fsync,fdatas"), ["fsync,fdatasync"]);
+    assert_eq!(words("klogger record -e %mem"), ["%memory"]);
+}
+
+#[test]
 fn events_of_the_schemata_or_of_the_log() {
     assert_eq!(words("klogger record -s scheduler --disable SCHEDO"), ["SCHEDOUT"]);
     assert_eq!(words("klogger enable SCHEDO"), ["SCHEDOUT"]);

@@ -9,6 +9,8 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use klogger_log::filter::GENERAL;
 use klogger_os::{patient, processes, recorders};
 use klogger_schema::model::ProbeKind;
+use klogger_schema::system_calls::Machine;
+use klogger_schema::system_calls::classes::CLASSES;
 use klogger_toolchain::host_kernel;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,6 +25,7 @@ type Values = fn(&Line, &str) -> Vec<Named>;
 const ROWS: &[(&[&str], Values)] = &[
     (&["SCHEMA"], schemata),
     (&["EVENT", "EVENT,..."], |line, current| list(current, event_names(line))),
+    (&["EVENT|CALL"], events_and_calls),
     (&["EVENT=N/s"], |line, _| with("=", event_names(line))),
     (&["EVENT: EXPRESSION"], condition),
     (&["EVENT where EXPRESSION: ACTION"], |line, _| with(" where ", event_names(line))),
@@ -163,6 +166,17 @@ fn schemata(line: &Line, current: &str) -> Vec<Named> {
         true => list(current, names),
         false => [list(current, names), files()].concat(),
     }
+}
+
+/// Events, system calls and classes of them; trace events if a group is named.
+fn events_and_calls(line: &Line, current: &str) -> Vec<Named> {
+    if current.contains(':') {
+        return list(current, tracepoints(current));
+    }
+    let calls = Machine::here().calls().into_keys();
+    let calls = calls.map(|call| (call.to_string(), "a system call".to_string()));
+    let classes = CLASSES.iter().map(|class| (format!("%{}", class.name), class.what.to_string()));
+    list(current, event_names(line).into_iter().chain(classes).chain(calls).collect())
 }
 
 fn event_names(line: &Line) -> Vec<Named> {

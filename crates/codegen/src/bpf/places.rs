@@ -64,6 +64,15 @@ pub fn find(target: &Target, kernel: &KernelTypes) -> Result<Result<Places, Refu
         if !is_pattern(pattern, target) {
             match way(&target.at(pattern), kernel)? {
                 Ok(way) => found.add(pattern, way),
+                // A list names what kernels of several versions and machines call.
+                Err(refusal)
+                    if target.is_many()
+                        && !refusal.wrong
+                        && syscall::is_another(target, pattern) =>
+                {
+                    found.left_out.push(pattern.into());
+                    why = why.or(Some(refusal));
+                }
                 Err(refusal) => return Ok(Err(refusal)),
             }
             continue;

@@ -14,7 +14,7 @@ use klogger_schema::attach_points::syscall::ALL_CALLS;
 use klogger_schema::model::{ProbeKind, Target};
 use klogger_schema::system_calls::Machine;
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The two directions: kind of probe, its table of first programs and the number of its attached
@@ -50,6 +50,8 @@ struct Asked {
     kind: ProbeKind,
     /// By call, the number of its place; `None`: all calls.
     calls: Option<BTreeMap<u32, u16>>,
+    /// The calls that are wanted; empty: all.
+    only: BTreeSet<u32>,
     /// The number of the probe.
     probe: usize,
     list: Option<List>,
@@ -114,7 +116,9 @@ impl Calls {
         let map = WAYS.iter().find(|way| way.0 == target.kind).map_or("", |way| way.2);
         put(&map_of(object, map)?, probe + 1, found.as_fd())?;
         let list = list.map(|list| List { object: number, number: list });
-        self.asked.push(Asked { kind: target.kind, calls, probe, list, label });
+        // A name that only other machines have is not asked for.
+        let only = target.only.iter().filter_map(|name| Machine::here().number(name)).collect();
+        self.asked.push(Asked { kind: target.kind, calls, only, probe, list, label });
         Ok(())
     }
 
@@ -227,14 +231,18 @@ fn set(table: &Mapping, at: usize, value: usize) {
 }
 
 /// The programs for a call, in order. Those with one successor come before and after those whose
-/// tables have one for each call.
+/// tables have one for each call; of those for all calls, the ones that want only some come first,
+/// so that each has the same successor at every call. Of a recording, all want the same.
 fn chain<'a>(call: u32, asked: &[&'a Asked]) -> Vec<&'a Asked> {
-    let asks = |a: &&&Asked| a.calls.as_ref().is_none_or(|calls| calls.contains_key(&call));
+    let wants = |a: &Asked| a.only.is_empty() || a.only.contains(&call);
+    let asks =
+        |a: &&&Asked| wants(a) && a.calls.as_ref().is_none_or(|calls| calls.contains_key(&call));
     let mut chain: Vec<&Asked> = asked.iter().filter(asks).copied().collect();
     chain.sort_by_key(|a| match (&a.list, &a.calls) {
         (None, Some(_)) => 0,
         (Some(_), _) => 1,
-        (None, None) => 2,
+        (None, None) if !a.only.is_empty() => 2,
+        (None, None) => 3,
     });
     chain
 }
@@ -258,6 +266,7 @@ mod tests {
         Asked {
             kind: ProbeKind::Syscall,
             calls: calls.map(|calls| calls.into_iter().zip(10..).collect()),
+            only: BTreeSet::new(),
             probe,
             list: list.map(|number| List { object: 0, number }),
             label: format!("syscall {probe}"),
@@ -328,6 +337,15 @@ mod tests {
             word(tables.lists[0].as_ref().unwrap(), at)
         };
         assert_eq!((place(0, 1), place(0, 5), place(1, 5), place(1, 1)), (10, 12, 11, 0));
+    }
+
+    #[test]
+    fn a_probe_of_all_calls_that_wants_some_is_hit_by_these() {
+        let mut all = single(&[(None, 0), (Some(1), 5), (None, 7)]);
+        all[2].only = [1, 257].into();
+        let tables = linked(&all).unwrap();
+        let hits = [1, 2, 257, layout::CALLS].map(|call| hit(&tables, call, &[]));
+        assert_eq!(hits, [vec![5, 7, 0], vec![0], vec![7, 0], vec![0]]);
     }
 
     #[test]

@@ -246,6 +246,10 @@ impl BpfEngine {
             let Some(target) = plan.target.map(|target| &schema.probes[i].targets[target]) else {
                 continue;
             };
+            // None of its system calls is wanted.
+            if plan.places.is_empty() {
+                continue;
+            }
             let mut placed = loaded.placed.iter().filter(|placed| placed.probe == i).peekable();
             if placed.peek().is_some() {
                 for placed in placed {

@@ -13,10 +13,14 @@ impl Parser<'_> {
     pub(super) fn line(&mut self) -> Parse<()> {
         let event = self.name(Kind::Line)?;
         let text_span = self.cursor.peek().span;
-        let Some(text) = self.doc()? else {
+        let Some(mut text) = self.doc()? else {
             let next = self.cursor.next();
             return Err(self.unexpected(next, "the text of the line", HELP));
         };
+        // As in C, texts that follow each other are one.
+        while let Some(more) = self.doc()? {
+            text += &more;
+        }
         let (mut with, mut by) = (Vec::new(), Vec::new());
         if self.cursor.eat_word("with").is_some() {
             with = self.names()?;

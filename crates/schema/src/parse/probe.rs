@@ -121,7 +121,7 @@ impl Parser<'_> {
         });
         let (name, span) = self.target_name(kind, known.is_some())?;
         let params = self.params(kind)?;
-        Ok(Target { kind, name, params, lacks: None, span })
+        Ok(Target { kind, name, params, lacks: None, only: Vec::new(), span })
     }
 
     /// `return syscall NAME`. A function may have the name `syscall`: then its parameters follow.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The options that say what is recorded, and of whom. Commands that record have them in common.
 
+use super::calls;
 use super::conditions::{self, Changes, check_engine, condition};
 use super::objects::{Device, Namespace, Objects, Prefix, device, namespace, prefix};
 use super::parameters::{self, Setting, setting};
@@ -27,6 +28,7 @@ use klogger_recorder::{
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -38,11 +40,15 @@ pub struct What {
     /// records all events of programs
     #[arg(short, long = "schema", value_name = "SCHEMA")]
     pub schemas: Vec<String>,
-    /// Record trace events of the kernel, by the names that perf and trace-cmd use: sched_switch,
-    /// block:block_rq_issue, sys_enter_openat. '*' and '?' match any characters, and one. A schema
-    /// is made from the kernel's description; 'klogger show -e NAME' prints it
-    #[arg(short, long = "event", value_name = "NAME", value_delimiter = ',')]
+    /// Record system calls, by name or class as for strace: fsync, %network, '!futex' (schema
+    /// 'syscalls'); or trace events of the kernel, by the names that perf and trace-cmd use:
+    /// sched_switch, block:block_rq_issue. '*' and '?' match any characters, and one. A schema is
+    /// made from the kernel's description of the event; 'klogger show -e NAME' prints it
+    #[arg(short, long = "event", value_name = "EVENT|CALL", value_delimiter = ',')]
     pub events: Vec<String>,
+    /// The system calls that -e names, if it names some.
+    #[arg(skip)]
+    pub calls: BTreeSet<String>,
     /// Engine [default: auto]; 'klogger list --engines' lists those that can run here
     #[arg(long, value_name = "ENGINE", value_parser = engines::choices())]
     pub engine: Option<&'static Choice>,
@@ -207,6 +213,7 @@ impl What {
         let cpus = target::cpus(&self.cpus)?;
         let places = target.programs(&self.command);
         let (mut units, programs) = schemas(self, choice, &places)?;
+        calls::narrow(&mut units, &self.calls);
         parameters::set(&mut units, &self.settings, choice)?;
         let conditions = narrowed(self, &mut units, (choice, programs), &places)?;
         let (resident, modules) = match (choice.includes(&kernel::INFO), &self.modules) {

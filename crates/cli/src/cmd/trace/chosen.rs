@@ -3,10 +3,12 @@
 //!
 //! `-e` names trace events of the kernel, as for `klogger record`. A word that is an event of the
 //! schemata, or a system call of their probes, selects what is printed instead: `-e openat`, or
-//! `-e trace=openat,read` as strace has it.
+//! `-e trace=openat,read` as strace has it. Other system calls, and classes of them, are recorded
+//! with the schema of all calls, and nothing of the others.
 
 use super::SCHEMA;
 use super::joined::Joined;
+use crate::cmd::record::calls::{self, has_call};
 use crate::cmd::record::what::{PROGRAMS, What};
 use crate::cmd::record::words::schema_names;
 use crate::failure::Failure;
@@ -16,7 +18,7 @@ use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::process::Processes;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Decode, ProbeKind, Schema};
+use klogger_schema::model::{Decode, Schema};
 use klogger_schema::vocabulary::PLACE;
 
 /// The schema of the events that every log has.
@@ -53,22 +55,35 @@ impl Chosen {
         let named = named.iter().filter(|name| !words.is_empty() && *name != PROGRAMS);
         let all: Vec<Schema> =
             named.map(|name| schemata::schema(name)).collect::<Result<_, _>>()?;
-        for word in words {
-            let word = word.strip_prefix("trace=").unwrap_or(&word).to_string();
-            // READ is an event, read a system call.
-            if all.iter().any(|schema| schema.event(&word).is_some()) {
-                chosen.events.push(word);
-            } else if all.iter().any(|schema| has_call(schema, &word)) {
-                chosen.calls.push(word);
-            } else if all.iter().any(|schema| schema.event(&word.to_uppercase()).is_some()) {
-                chosen.events.push(word.to_uppercase());
-            } else {
-                what.events.push(word);
+        // READ is an event, read a system call.
+        let is_event = |name: &str| all.iter().any(|schema| schema.event(name).is_some());
+        let (events, words): (Vec<String>, Vec<String>) =
+            words.into_iter().partition(|word| is_event(word));
+        chosen.events = events;
+        let found = calls::named(&words)?;
+        // The schemata that are recorded say more of their own calls.
+        let is_known = |call: &String| all.iter().any(|schema| has_call(schema, call));
+        let own = !found.by_class
+            && found.calls.iter().all(is_known)
+            && all.iter().all(|schema| schema.name != calls::SCHEMA);
+        for word in found.others {
+            match is_event(&word.to_uppercase()) {
+                true => chosen.events.push(word.to_uppercase()),
+                false => what.events.push(word),
             }
         }
+        let is_all = found.all;
         let none = what.schemas.is_empty() && what.engine.is_none();
-        if none && (what.events.is_empty() || !chosen.is_everything()) {
+        match own {
+            true => chosen.calls.extend(found.calls),
+            false => calls::record(what, found.calls),
+        }
+        let selects = !chosen.is_everything();
+        if none && (selects || (what.events.is_empty() && what.calls.is_empty() && !is_all)) {
             what.schemas.push(SCHEMA.into());
+        }
+        if !what.calls.is_empty() {
+            calls::check_others(&what.events)?;
         }
         chosen.schemas = all.into_iter().map(|schema| schema.name).collect();
         Ok(chosen)
@@ -119,11 +134,4 @@ impl Chosen {
 /// A place without its kind: of `return syscall openat` only `openat`.
 pub fn short_place(place: &[u8]) -> &[u8] {
     place.rsplit(|b| *b == b' ').next().unwrap_or(place)
-}
-
-fn has_call(schema: &Schema, word: &str) -> bool {
-    let targets = schema.probes.iter().flat_map(|probe| &probe.targets);
-    let mut calls = targets
-        .filter(|target| matches!(target.kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall));
-    calls.any(|target| target.patterns().any(|name| name == word))
 }

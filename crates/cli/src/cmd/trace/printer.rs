@@ -3,6 +3,7 @@
 
 use super::chosen::{Chosen, Shown};
 use super::joined::Joined;
+use super::names::Names;
 use super::sink::Sink;
 use super::text::Text;
 use crate::text::json::Objects;
@@ -45,6 +46,7 @@ struct State {
     decoder: Decoder,
     processes: Processes,
     joined: Joined,
+    names: Names,
     objects: Objects,
     /// By event.
     shown: Vec<Shown>,
@@ -106,6 +108,7 @@ impl State {
             decoder: Decoder::live(preamble, symbols),
             processes: Processes::live(preamble),
             joined: Joined::default(),
+            names: Names::default(),
             objects: Objects::new(preamble),
             shown: Vec::new(),
             owners: Vec::new(),
@@ -156,7 +159,7 @@ impl Follower for Printer {
         if state.is_own(event) {
             return;
         }
-        let State { preamble, decoder, processes, joined, objects, shown, .. } = state;
+        let State { preamble, decoder, processes, joined, names, objects, shown, .. } = state;
         let is_shown = match shown[event.index] {
             Shown::Always => true,
             Shown::Never => false,
@@ -168,6 +171,9 @@ impl Follower for Printer {
         if !self.sink.has_room() {
             self.unshown += 1;
             return;
+        }
+        if matches!(self.style, Style::Text(_)) {
+            names.complete(event, processes);
         }
         let context = Context { decoder, processes, start_ns: preamble.clock.start_ns };
         match &mut self.style {

@@ -137,14 +137,13 @@ impl Text {
                     out.extend_from_slice(text.as_bytes());
                     escape_from(out, start);
                 }
-                Part::Field(name) => match pair.find(name) {
+                Part::Field(name) | Part::Deciding(name) => match pair.find(name) {
                     Some((event, at)) => self.push_value(event, at, context, out),
                     None => out.push(b'?'),
                 },
+                Part::Condition(_) => {}
                 Part::Optional(inner) => {
-                    let is_there =
-                        |part: &Part| matches!(part, Part::Field(name) if pair.has(name));
-                    if inner.iter().any(is_there) {
+                    if Part::is_there(inner, |name| pair.has(name)) {
                         self.push_parts(inner, pair, context, out);
                     }
                 }
@@ -162,7 +161,13 @@ impl Text {
         }
         let start = out.len();
         match (value, unit_ns(field)) {
-            (Value::Text(text), _) => push_quoted(out, text),
+            (Value::Text(text), _) => {
+                push_quoted(out, text);
+                // As in other formats: a text that fills its place was most likely longer.
+                if field.shape.tail_max().is_some_and(|most| text.len() >= most as usize) {
+                    out.extend_from_slice(b"...");
+                }
+            }
             (_, Some(ns)) if field.decode == Decode::Plain => {
                 let time = value.bits().unwrap_or(0).saturating_mul(ns);
                 out.extend_from_slice(short(time).as_bytes());

@@ -8,6 +8,7 @@ use crate::kernel_types::{Error, KernelTypes};
 use crate::system_calls;
 use klogger_schema::attach_points::syscall::ALL_CALLS;
 use klogger_schema::model::{Param, ProbeKind, Target};
+use klogger_schema::system_calls::Machine;
 
 pub(super) static ENTRY: Row = Row {
     kind: ProbeKind::Syscall,
@@ -39,6 +40,13 @@ pub(super) static RETURN: Row = Row {
 /// The names of all calls of a kernel, without that which stands for all.
 pub(in crate::bpf) fn single(kernel: &KernelTypes) -> Vec<String> {
     system_calls::names(kernel).into_iter().filter(|name| name != ALL_CALLS).collect()
+}
+
+/// Whether a name of a list of system calls is the name of one, of any machine: then a kernel that
+/// does not have it leaves it out.
+pub(in crate::bpf) fn is_another(target: &Target, name: &str) -> bool {
+    is_system_call(target.kind)
+        && [Machine::X86, Machine::Arm].iter().any(|machine| machine.number(name).is_some())
 }
 
 /// Whether the running call is one of a 32-bit program, once for all arguments.
