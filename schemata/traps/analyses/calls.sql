@@ -31,7 +31,7 @@ FROM klogger.with_program('call') GROUP BY ALL;
 SELECT program, call, calls, calls / (greatest(to_ns, 1) / 1e9) AS per_second, total,
     (total / calls)::BIGINT AS mean,
        p[1] AS p50, p[2] AS p99, max, errors
-FROM call_of, klogger.recording ORDER BY calls DESC, program, call;
+FROM call_of, klogger.recording ORDER BY total DESC, calls DESC, program, call;
 
 -- picture
 SELECT format('{}: {}', program, call) AS who, total FROM call_of ORDER BY total DESC, who LIMIT 20;
