@@ -2,16 +2,19 @@
 //! Access to files through a descriptor of their folder, so that they cannot be replaced meanwhile.
 
 use super::{Error, check};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 /// Which file it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct FileId {
     pub device: u64,
     pub inode: u64,
@@ -22,12 +25,21 @@ impl FileId {
         FileId { device: found.dev(), inode: found.ino() }
     }
 
+    /// Of an open file, from what the kernel knows of it already: the server of its file system is
+    /// not asked, which may not answer.
+    pub fn known(file: &File) -> io::Result<FileId> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(file, "", flags, StatxFlags::INO)?;
+        let device = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
+        Ok(FileId { device, inode: found.stx_ino })
+    }
+
     /// Whether this is an open file. Of file systems without a device of their own (major number 0:
     /// btrfs, overlayfs), `stat()` and the kernel's records have different ones.
-    pub fn is(self, found: &Metadata) -> bool {
+    pub fn is(self, found: FileId) -> bool {
         let nameless = |device| libc::major(device) == 0;
-        self.inode == found.ino()
-            && (self.device == found.dev() || nameless(self.device) || nameless(found.dev()))
+        self.inode == found.inode
+            && (self.device == found.device || nameless(self.device) || nameless(found.device))
     }
 }
 
@@ -180,6 +192,30 @@ pub fn keep_from_commands(path: &Path) {
     if let (Some("/dev/fd" | "/proc/self/fd"), Some(number @ 3..)) = (folder, number) {
         super::do_not_pass_on(number);
     }
+}
+
+/// A file by the number of a descriptor that this process has inherited for itself alone. Programs
+/// that it starts do not get it.
+pub(crate) fn inherited_file(number: RawFd) -> io::Result<File> {
+    super::do_not_pass_on(number);
+    // SAFETY: it is open, and nothing else in this process knows of it.
+    unsafe {
+        check(libc::fcntl(number, libc::F_GETFD))?;
+        Ok(File::from_raw_fd(number))
+    }
+}
+
+/// Lets a command inherit these descriptors, and no other program that is started meanwhile.
+pub fn pass_on(command: &mut Command, descriptors: Vec<RawFd>) {
+    let pass = move || {
+        for number in &descriptors {
+            // SAFETY: no pointers.
+            check(unsafe { libc::fcntl(*number, libc::F_SETFD, 0) })?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only a system call is made.
+    unsafe { command.pre_exec(pass) };
 }
 
 /// The root directory of a process.
