@@ -88,6 +88,7 @@ def test_a_full_shm_is_no_silence(recorder, size):
 
 
 GROUPS = Path("/sys/fs/cgroup/memory")
+SCHEMATA = Path(__file__).resolve().parents[2] / "schemata"
 
 
 @pytest.fixture
@@ -126,3 +127,46 @@ def test_the_memory_of_a_control_group(recorder, group):
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert f"the control group {group} leaves" in done.stderr
     assert not (recorder.dir / "y.klog").exists()
+
+
+BUNDLED = [
+    ",".join(names)
+    for names in [
+        *([folder.name] for folder in sorted(SCHEMATA.iterdir()) if folder.is_dir()),
+        ("futex", "files", "scheduler", "lifecycle"),
+    ]
+]
+
+
+@pytest.mark.parametrize(
+    "schemata",
+    [
+        pytest.param(name, marks=pytest.mark.full("one that needs much is in the gate"))
+        if name != "lifecycle"
+        else name
+        for name in BUNDLED
+    ],
+)
+def test_no_limit_of_memory_kills_the_recorder(recorder, group, schemata):
+    """A recording is refused, with what it needs, or its log is complete."""
+    recorded = []
+    for mib in (60, 75, 90, 105, 120, 140, 170):
+        (group / "memory.failcnt").write_text("0")
+        out = f"{mib}.klog"
+        done = in_group(recorder, group, mib, "-s", schemata, "-a", "--for", "0.2s", "-o", out)
+        assert done.returncode in (0, 2), (mib, done.returncode, done.stderr)
+        if done.returncode == 2:
+            assert f"the control group {group} leaves" in done.stderr, done.stderr
+            # What fits into less fits.
+            assert not recorded, (mib, recorded, done.stderr)
+            continue
+        recorded.append(mib)
+        assert Log(recorder.klogger, recorder.dir / out).meta["complete"], mib
+    assert recorded, "it needs more than the largest limit"
+
+
+def test_costs_are_not_measured_with_little_memory(recorder, group):
+    done = in_group(recorder, group, 100, "-s", "files", "-a", "--for", "0.2s", "-o", "x.klog")
+    assert done.returncode == 0, done.stderr
+    costs = Log(recorder.klogger, recorder.dir / "x.klog").meta["preamble"]["costs"]
+    assert "too little memory" in costs["why"], costs

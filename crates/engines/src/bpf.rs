@@ -17,6 +17,7 @@ mod keep;
 mod larger;
 mod limits;
 pub mod load;
+mod needs;
 mod pages;
 pub mod pins;
 mod placed;

@@ -63,6 +63,11 @@ impl Counts for Machine {
     }
 }
 
+/// Bytes of the type information of the running kernel; 0: it has none.
+pub fn types_size() -> u64 {
+    fs::metadata(BTF).map_or(0, |about| about.len())
+}
+
 /// Whether the running kernel has type information.
 pub fn check_has_types() -> Result<(), Error> {
     fs::metadata(BTF).map(drop).map_err(cannot_read_types)

@@ -5,6 +5,7 @@ use super::BpfEngine;
 use super::calibrate::Prepared;
 use super::choice::Choice;
 use super::load::{self, Config};
+use super::needs;
 use super::pages;
 use super::states;
 use crate::request::{BUFFER_MAX, Request};
@@ -30,6 +31,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     host_kernel::check_privilege()?;
     let rings = request.check_for_probes()?;
     let config = config(request, rings)?;
+    let calibrate = needs::check(request, units, &config)? && request.calibrate;
     // In parallel, because loading takes longer.
     let example = threads::start("klogger/example", move || load::example(&config))?;
     let programs = request.target.programs(&request.command);
@@ -56,7 +58,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
     let (engine, prepared) = thread::scope(|scope| {
         let load = || threads::start_in(scope, || Prepared::load(&named, &types, &config));
-        let prepared = request.calibrate.then(load).transpose()?;
+        let prepared = calibrate.then(load).transpose()?;
         let example = example.join().unwrap_or(Ok(None));
         let engine = example
             .and_then(|example| BpfEngine::load(units, plans, &types, &config, example.as_ref()));
@@ -64,7 +66,8 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     })?;
     let mut engine = engine?;
     engine.choose(&request.threads)?;
-    engine.costs = prepared.map(Prepared::measure);
+    let unmeasured = || request.calibrate.then(needs::unmeasured);
+    engine.costs = prepared.map(Prepared::measure).or_else(unmeasured);
     Ok(engine)
 }
 
