@@ -180,12 +180,10 @@ const LOOKS: &[&str] = &[
 /// Where a recorder looks at files, and why none of these is one that a program has chosen; or that
 /// another process does it.
 const LOOKERS: &[(&str, &str)] = &[
-    ("recorder/src/actions/run.rs", "/proc: of a command of an action"),
     ("recorder/src/host.rs", "/proc and /sys"),
     ("recorder/src/workload.rs", "the command of the recording, which could not be run"),
     ("recorder/src/rescue/vmcore/dump.rs", "a dump that the user names"),
     ("engines/src/anchor/frames.rs", "/proc"),
-    ("engines/src/bpf/counters.rs", "/dev/null"),
     ("engines/src/bpf/pages.rs", "/proc"),
     ("engines/src/bpf/pins.rs", "/sys/fs/bpf"),
     ("engines/src/kernel/costs.rs", "/sys"),
