@@ -170,3 +170,36 @@ def test_costs_are_not_measured_with_little_memory(recorder, group):
     assert done.returncode == 0, done.stderr
     costs = Log(recorder.klogger, recorder.dir / "x.klog").meta["preamble"]["costs"]
     assert "too little memory" in costs["why"], costs
+
+
+def limited(recorder, files, *words, prefix=()):
+    """With limits of open files: SOFT:HARD."""
+    command = [*prefix, recorder.klogger, "record", "-q", "-s", "lifecycle", *words]
+    return subprocess.run(
+        ["prlimit", f"--nofile={files}", *command],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+
+
+def test_few_open_files_are_enough_for_the_command_only(recorder):
+    """The recorder raises its limit, and the command has the one that a shell would give it."""
+    show = ["--", "sh", "-c", "ulimit -Sn; ulimit -Hn"]
+    done = limited(recorder, "16:4096", "-o", "x.klog", *show)
+    assert (done.returncode, done.stdout) == (0, "16\n4096\n"), done.stderr
+
+
+def test_too_few_open_files_are_the_cause_that_is_named(recorder):
+    prefix = ["setpriv", "--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"]
+    done = limited(recorder, "64:64", "-a", "--for", "0.2s", "-o", "y.klog", prefix=prefix)
+    assert done.returncode == 2, done.stderr
+    assert "open files, and may have 64" in done.stderr and "ulimit -n" in done.stderr
+
+
+def test_without_proc_the_cause_is_named(recorder):
+    words = [recorder.klogger, "record", "-s", "lifecycle", "--cgroup", "/", "-o", "x.klog"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", 'umount -l /proc; exec "$@"', "sh", *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2 and "/proc/self/mountinfo" in done.stderr, done.stderr
+    assert "no cgroups" not in done.stderr

@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which file it is, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -285,18 +286,48 @@ pub fn remove_in(folder: &File, name: &OsStr) -> io::Result<()> {
 /// As many files as other users' programs may need, besides those for our own.
 const FILES: libc::rlim_t = 64 << 10;
 
+/// The limits of open files that this process was started with; 0, 0: they are unchanged.
+static SOFT_AT_START: AtomicU64 = AtomicU64::new(0);
+static HARD_AT_START: AtomicU64 = AtomicU64::new(0);
+
 /// Raises the limit of open files as far as possible. Processes that were started before keep their
-/// limit.
+/// limit; the recorded command gets the old one.
 pub fn raise_limit() {
     // SAFETY: the structure is valid for both calls. If they fail, the old limit stays.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            if HARD_AT_START.load(Ordering::Relaxed) == 0 {
+                SOFT_AT_START.store(limit.rlim_cur, Ordering::Relaxed);
+                HARD_AT_START.store(limit.rlim_max, Ordering::Relaxed);
+            }
             let more = libc::rlimit { rlim_cur: FILES, rlim_max: FILES };
             limit.rlim_cur = limit.rlim_max;
             if limit.rlim_max >= FILES || libc::setrlimit(libc::RLIMIT_NOFILE, &more) != 0 {
                 libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
             }
+        }
+    }
+}
+
+/// For a child between fork and exec: the limits of open files that this process was started with.
+pub(crate) fn restore_limit() {
+    let [soft, hard] = [&SOFT_AT_START, &HARD_AT_START].map(|limit| limit.load(Ordering::Relaxed));
+    if hard > 0 {
+        let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        // SAFETY: the structure is valid. Limits may always be lowered.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
+/// How many files this process may have open.
+pub fn limit() -> u64 {
+    // SAFETY: the structure is valid.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        match libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) {
+            0 => limit.rlim_cur,
+            _ => u64::MAX,
         }
     }
 }
