@@ -138,15 +138,8 @@ BUNDLED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "schemata",
-    [
-        pytest.param(name, marks=pytest.mark.full("one that needs much is in the gate"))
-        if name != "lifecycle"
-        else name
-        for name in BUNDLED
-    ],
-)
+@pytest.mark.full("takes more than 3 s: seven recordings of each")
+@pytest.mark.parametrize("schemata", BUNDLED)
 def test_no_limit_of_memory_kills_the_recorder(recorder, group, schemata):
     """A recording is refused, with what it needs, or its log is complete."""
     recorded = []

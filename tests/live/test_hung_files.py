@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,13 @@ __attribute__((noinline)) void waits_here(void)
     syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t, 0, 0);
     __asm__ volatile("");
 }
-int main(void) { for (;;) waits_here(); }
+int main(void)
+{
+    waits_here();
+    if (write(1, "runs\n", 5) != 5)
+        return 1;
+    for (;;) waits_here();
+}
 """
 SILENT = "its file system does not answer"
 
@@ -60,8 +65,10 @@ def served(folder: Path) -> Iterator[Hung]:
     server = subprocess.Popen([sys.executable, FUSE, source, mount])
     try:
         wait_for(lambda: os.path.ismount(mount), server)
-        program = subprocess.Popen([mount / "sleeper"])
+        program = subprocess.Popen([mount / "sleeper"], stdout=subprocess.PIPE)
         try:
+            # It needs no further page of its file.
+            assert program.stdout.readline() == b"runs\n"
             yield Hung(mount / "sleeper", program.pid, server.pid)
         finally:
             os.kill(server.pid, signal.SIGCONT)
@@ -89,6 +96,13 @@ def silent(recorder, log):
     return [e["text"] for e in ledger if SILENT in e["text"]]
 
 
+def waits(pid):
+    """How often its first thread has gone to sleep."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+@pytest.mark.full("a look is given up after 3 s")
 def test_the_names_of_a_program_that_cannot_be_read(recorder, hung):
     """The recording ends, with the names of the others; the one that hangs is in the ledger."""
     hung.stop()
@@ -99,13 +113,15 @@ def test_the_names_of_a_program_that_cannot_be_read(recorder, hung):
     assert "syscall" in names and "waits_here" not in names, names
 
 
+@pytest.mark.full("a look is given up after 3 s")
 def test_a_signal_ends_it(recorder, hung):
     out = recorder.path()
     recording = recorder.start("-q", "-s", "futex", "-p", hung.pid, out=out)
     wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "1").code == 0)
     hung.stop()
-    # It logs on.
-    time.sleep(0.2)
+    # It waits, and so logs, on.
+    before = waits(hung.pid)
+    wait_for(lambda: waits(hung.pid) > before + 5)
     recording.terminate()
     _, said = recording.communicate(timeout=60)
     assert recording.returncode == 0, said
