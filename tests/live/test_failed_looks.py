@@ -88,6 +88,7 @@ def test_a_full_shm_is_no_silence(recorder, size):
 
 
 GROUPS = Path("/sys/fs/cgroup/memory")
+SCHEMATA = Path(__file__).resolve().parents[2] / "schemata"
 
 
 @pytest.fixture
@@ -126,3 +127,72 @@ def test_the_memory_of_a_control_group(recorder, group):
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert f"the control group {group} leaves" in done.stderr
     assert not (recorder.dir / "y.klog").exists()
+
+
+BUNDLED = [
+    ",".join(names)
+    for names in [
+        *([folder.name] for folder in sorted(SCHEMATA.iterdir()) if folder.is_dir()),
+        ("futex", "files", "scheduler", "lifecycle"),
+    ]
+]
+
+
+@pytest.mark.full("takes more than 3 s: seven recordings of each")
+@pytest.mark.parametrize("schemata", BUNDLED)
+def test_no_limit_of_memory_kills_the_recorder(recorder, group, schemata):
+    """A recording is refused, with what it needs, or its log is complete."""
+    recorded = []
+    for mib in (60, 75, 90, 105, 120, 140, 170):
+        (group / "memory.failcnt").write_text("0")
+        out = f"{mib}.klog"
+        done = in_group(recorder, group, mib, "-s", schemata, "-a", "--for", "0.2s", "-o", out)
+        assert done.returncode in (0, 2), (mib, done.returncode, done.stderr)
+        if done.returncode == 2:
+            assert f"the control group {group} leaves" in done.stderr, done.stderr
+            # What fits into less fits.
+            assert not recorded, (mib, recorded, done.stderr)
+            continue
+        recorded.append(mib)
+        assert Log(recorder.klogger, recorder.dir / out).meta["complete"], mib
+    assert recorded, "it needs more than the largest limit"
+
+
+def test_costs_are_not_measured_with_little_memory(recorder, group):
+    done = in_group(recorder, group, 100, "-s", "files", "-a", "--for", "0.2s", "-o", "x.klog")
+    assert done.returncode == 0, done.stderr
+    costs = Log(recorder.klogger, recorder.dir / "x.klog").meta["preamble"]["costs"]
+    assert "too little memory" in costs["why"], costs
+
+
+def limited(recorder, files, *words, prefix=()):
+    """With limits of open files: SOFT:HARD."""
+    command = [*prefix, recorder.klogger, "record", "-q", "-s", "lifecycle", *words]
+    return subprocess.run(
+        ["prlimit", f"--nofile={files}", *command],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+
+
+def test_few_open_files_are_enough_for_the_command_only(recorder):
+    """The recorder raises its limit, and the command has the one that a shell would give it."""
+    show = ["--", "sh", "-c", "ulimit -Sn; ulimit -Hn"]
+    done = limited(recorder, "16:4096", "-o", "x.klog", *show)
+    assert (done.returncode, done.stdout) == (0, "16\n4096\n"), done.stderr
+
+
+def test_too_few_open_files_are_the_cause_that_is_named(recorder):
+    prefix = ["setpriv", "--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"]
+    done = limited(recorder, "64:64", "-a", "--for", "0.2s", "-o", "y.klog", prefix=prefix)
+    assert done.returncode == 2, done.stderr
+    assert "open files, and may have 64" in done.stderr and "ulimit -n" in done.stderr
+
+
+def test_without_proc_the_cause_is_named(recorder):
+    words = [recorder.klogger, "record", "-s", "lifecycle", "--cgroup", "/", "-o", "x.klog"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", 'umount -l /proc; exec "$@"', "sh", *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2 and "/proc/self/mountinfo" in done.stderr, done.stderr
+    assert "no cgroups" not in done.stderr

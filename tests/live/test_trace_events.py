@@ -5,6 +5,7 @@ probes see.
 
 import json
 import os
+import subprocess
 import sys
 
 import oracles
@@ -212,3 +213,28 @@ def test_only_root_reads_about_trace_events(public_klogger):
         "klogger: only root can read the kernel's descriptions of trace events (tracefs)\n"
         "  help: run klogger as root, on a kernel that has CONFIG_EVENT_TRACING\n",
     )
+
+
+MADE = """
+mount -t tracefs none /sys/kernel/tracing || exit 77
+cd /sys/kernel/tracing
+echo "p:klogger_test/entry $1" >>uprobe_events || exit 77
+cd "$2"; shift 2
+"$@"; code=$?
+echo "-:klogger_test/entry" >>/sys/kernel/tracing/uprobe_events
+exit $code
+"""
+
+
+@pytest.mark.parametrize("name", ["klogger_test:entry", "klogger_test:*"])
+def test_what_perf_probe_has_made_is_refused_with_the_cause(recorder, name):
+    words = [recorder.klogger, "record", "-e", name, "-a", "--for", "1s", "-o", "x.klog"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", MADE, "sh", "/bin/sh:0x1000", recorder.dir, *words],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if done.returncode == 77:
+        pytest.skip(f"this kernel makes no uprobes through tracefs: {done.stderr}")
+    assert done.returncode == 2, done.stderr
+    assert "'klogger_test:entry' is a probe that was made through tracefs" in done.stderr
+    assert "probe user PROGRAM:FUNCTION" in done.stderr

@@ -5,8 +5,8 @@ use crate::cmd::record::calls;
 use crate::failure::Failure;
 use crate::messages;
 use crate::schemata;
-use klogger_codegen::KernelTypes;
 use klogger_codegen::trace_event::{self, Made, TraceEvent};
+use klogger_codegen::{KernelTypes, Refusal};
 use klogger_programs::Programs;
 use klogger_schema::include::Includes;
 use klogger_schema::model::{ProbeKind, Schema};
@@ -51,14 +51,25 @@ fn made(patterns: &[String], types: &KernelTypes) -> Result<Made, Failure> {
         Failure::new(e).help("run klogger as root, on a kernel that has CONFIG_EVENT_TRACING")
     })?;
     let mut events: Vec<TraceEvent> = Vec::new();
+    let mut refused = None;
     for pattern in patterns {
         for full in matching(pattern, &known)? {
             if events.iter().all(|e| e.full_name() != *full)
                 && let Some(event) = types.trace_event(full).map_err(Failure::new)?
             {
-                events.push(event);
+                match event.is_made() {
+                    true => refused = Some(event.made()),
+                    false => events.push(event),
+                }
             }
         }
+    }
+    // A pattern that names others as well names these in vain.
+    let is_pattern = patterns.iter().any(|pattern| wildcard::is_pattern(pattern));
+    if let Some(Refusal { message, help, .. }) =
+        refused.filter(|_| events.is_empty() || !is_pattern)
+    {
+        return Err(Failure { help, ..Failure::new(message) });
     }
     match events.len() {
         n if n > EVENTS_MAX => Err(Failure::new(format!(

@@ -14,6 +14,7 @@ mod schema;
 
 pub use schema::{Made, schema};
 
+use crate::Refusal;
 use print::Print;
 
 /// A trace event of a kernel.
@@ -24,6 +25,34 @@ pub struct TraceEvent {
     /// Without those that all events have.
     pub fields: Vec<Field>,
     print: Print,
+}
+
+/// The first field of what is made through tracefs: the address of a probe, or the function that
+/// returned.
+const MADE: [&str; 2] = ["__probe_ip", "__probe_func"];
+
+impl TraceEvent {
+    /// Whether somebody has made it at some place, as `perf probe` does. Of these, the kernel
+    /// passes no records to BPF programs.
+    pub fn is_made(&self) -> bool {
+        self.fields.first().is_some_and(|field| MADE.contains(&field.name.as_str()))
+    }
+
+    pub fn made(&self) -> Refusal {
+        Refusal::of_this_kernel(
+            format!(
+                "trace event '{}' is a probe that was made through tracefs, as perf probe does, \
+                 and the kernel passes what it records to no BPF program",
+                self.full_name()
+            ),
+            Some(
+                "probe the place in a schema: 'probe function NAME(...)' of the kernel, \
+                 'probe user PROGRAM:FUNCTION(...)' of a program; 'klogger places PROGRAM' lists \
+                 functions"
+                    .into(),
+            ),
+        )
+    }
 }
 
 /// A field of the record.

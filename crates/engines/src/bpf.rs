@@ -18,6 +18,7 @@ mod kept_costs;
 mod larger;
 mod limits;
 pub mod load;
+mod needs;
 mod pages;
 pub mod pins;
 mod placed;

@@ -22,8 +22,8 @@ use crate::scope::{SCOPE_BYTES, Scope};
 use crate::times::Times;
 use device::{Device, SchemaAbout, Start};
 use klogger_log::preamble::{Costs, ProbeState};
-use klogger_os::machine;
 use klogger_os::{Error, Mapping};
+use klogger_os::{cgroup_memory, machine};
 use klogger_ring::clock::SharedClock;
 use klogger_ring::{EVENTS_MAX, Rings};
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -62,12 +62,16 @@ pub struct KernelEngine {
     _modules: Modules,
 }
 
+/// Bytes that the recorder, its modules and tables need besides rings.
+const BESIDES: u64 = 48 << 20;
+
 impl KernelEngine {
     /// Loads missing modules and makes the rings. Attaches nothing.
     /// `units`: those whose events it logs, each with the id of its first event.
     fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<KernelEngine, Error> {
         host_kernel::check_module_privilege()?;
         let cpus = request.check_for_probes()?;
+        cgroup_memory::left().map(|l| request.check_group(cpus, BESIDES, &l)).transpose()?;
         let mut modules = Modules::new(request.modules.as_deref());
         let device = modules.open_device()?;
         let about = check_version(&device)?;

@@ -4,7 +4,7 @@
 use crate::threads::Threads;
 use klogger_log::preamble::SchemaText;
 use klogger_os::Error;
-use klogger_os::cgroup_memory::{self, Left};
+use klogger_os::cgroup_memory::Left;
 use klogger_os::machine;
 use klogger_programs::{Of, Programs};
 use klogger_ring::Rings;
@@ -105,9 +105,6 @@ pub struct Request {
     pub disabled: Vec<String>,
 }
 
-/// Bytes that the recorder, and the kernel for its programs and tables, need besides rings.
-const BESIDES: u64 = 48 << 20;
-
 impl Request {
     /// The built-in schema and all others, each with the id of its first event.
     pub fn numbered(&self) -> impl Iterator<Item = (&CompiledSchema, u16)> {
@@ -125,7 +122,7 @@ impl Request {
     }
 
     /// For an engine with probes: checks that threads can be told apart, that rings of this size
-    /// are possible, and that there is memory for all of them. Returns the number of CPUs.
+    /// are possible, and that this machine has memory for all of them. Returns the number of CPUs.
     pub fn check_for_probes(&self) -> Result<usize, Error> {
         if self.is_scoped() {
             host_kernel::check_pid_namespace()?;
@@ -138,22 +135,6 @@ impl Request {
             ));
         }
         let needed = (rings * Rings::stride(size as usize)) as u64;
-        // The kernel would kill the recorder.
-        if let Some(Left { bytes, limit, group }) = cgroup_memory::left()
-            && needed + BESIDES > bytes
-        {
-            return Err(Error::new(format!(
-                "a recording needs about {} MiB of memory, and the control group {} leaves {} of \
-                 its {} MiB",
-                (needed + BESIDES) >> 20,
-                group.display(),
-                bytes >> 20,
-                limit >> 20
-            ))
-            .help(
-                "raise its limit (memory.max, memory.limit_in_bytes), or record from outside it",
-            ));
-        }
         match machine::memory_available() {
             Some(available) if needed > available => Err(Error::new(format!(
                 "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are \
@@ -165,5 +146,27 @@ impl Request {
             .help("choose a smaller --buffer-size")),
             _ => Ok(rings),
         }
+    }
+
+    /// Checks that a control group has memory for the rings and `besides`, in bytes; otherwise the
+    /// kernel would kill the recorder. Returns what is needed.
+    pub fn check_group(&self, rings: usize, besides: u64, left: &Left) -> Result<u64, Error> {
+        let needed = (rings * Rings::stride(self.buffer_size as usize)) as u64 + besides;
+        if needed <= left.bytes {
+            return Ok(needed);
+        }
+        let Left { bytes, limit, group } = left;
+        let message = format!(
+            "a recording of these schemata needs about {} MiB of memory, and the control group {} \
+             leaves {} of its {} MiB",
+            needed.div_ceil(1 << 20),
+            group.display(),
+            bytes >> 20,
+            limit >> 20
+        );
+        Err(Error::new(message).help(
+            "raise its limit (memory.max, memory.limit_in_bytes), record fewer schemata, or record \
+             from outside it",
+        ))
     }
 }

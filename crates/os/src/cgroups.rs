@@ -28,7 +28,10 @@ pub(crate) struct Mount {
 
 /// The cgroup of a path in the file system, or of one below the root of all cgroups.
 pub fn find(path: &str) -> Result<Cgroup, Error> {
-    let info = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let info = fs::read_to_string("/proc/self/mountinfo").map_err(|e| {
+        Error::new(format!("cannot read /proc/self/mountinfo, which says where cgroups are: {e}"))
+            .help("mount /proc: mount -t proc proc /proc")
+    })?;
     let mounts: Vec<Mount> = mounts(&info).filter(|mount| mount.kind == "cgroup2").collect();
     let Some(first) = mounts.first() else {
         return Err(Error::new("no cgroups of version 2 are mounted here")

@@ -98,14 +98,9 @@ fn enter(rules: Option<&OwnedFd>, user: Option<u32>, limits: Limits) -> io::Resu
     limit(libc::RLIMIT_AS, limits.memory);
     limit(libc::RLIMIT_FSIZE, limits.file_size);
     limit(libc::RLIMIT_CORE, 0);
+    first_to_be_killed();
     // SAFETY: these take numbers, texts that live on, and a list of no groups.
     unsafe {
-        // If memory runs out, this one is killed, and not the recorder.
-        let own = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
-        if own >= 0 {
-            libc::write(own, b"1000".as_ptr().cast(), 4);
-            libc::close(own);
-        }
         let changed = user.is_none_or(|id| {
             libc::setgroups(0, std::ptr::null()) == 0
                 && libc::setresgid(id, id, id) == 0
@@ -123,6 +118,18 @@ fn enter(rules: Option<&OwnedFd>, user: Option<u32>, limits: Limits) -> io::Resu
         }
     }
     Ok(())
+}
+
+/// If memory runs out, this process is killed, and not the recorder.
+pub fn first_to_be_killed() {
+    // SAFETY: the texts live on; the descriptor is new and ours.
+    unsafe {
+        let own = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
+        if own >= 0 {
+            libc::write(own, b"1000".as_ptr().cast(), 4);
+            libc::close(own);
+        }
+    }
 }
 
 /// Finds a program on the PATH.

@@ -2,16 +2,20 @@
 //! Access to files through a descriptor of their folder, so that they cannot be replaced meanwhile.
 
 use super::{Error, check};
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which file it is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct FileId {
     pub device: u64,
     pub inode: u64,
@@ -22,12 +26,21 @@ impl FileId {
         FileId { device: found.dev(), inode: found.ino() }
     }
 
+    /// Of an open file, from what the kernel knows of it already: the server of its file system is
+    /// not asked, which may not answer.
+    pub fn known(file: &File) -> io::Result<FileId> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(file, "", flags, StatxFlags::INO)?;
+        let device = libc::makedev(found.stx_dev_major, found.stx_dev_minor);
+        Ok(FileId { device, inode: found.stx_ino })
+    }
+
     /// Whether this is an open file. Of file systems without a device of their own (major number 0:
     /// btrfs, overlayfs), `stat()` and the kernel's records have different ones.
-    pub fn is(self, found: &Metadata) -> bool {
+    pub fn is(self, found: FileId) -> bool {
         let nameless = |device| libc::major(device) == 0;
-        self.inode == found.ino()
-            && (self.device == found.dev() || nameless(self.device) || nameless(found.dev()))
+        self.inode == found.inode
+            && (self.device == found.device || nameless(self.device) || nameless(found.device))
     }
 }
 
@@ -182,6 +195,30 @@ pub fn keep_from_commands(path: &Path) {
     }
 }
 
+/// A file by the number of a descriptor that this process has inherited for itself alone. Programs
+/// that it starts do not get it.
+pub(crate) fn inherited_file(number: RawFd) -> io::Result<File> {
+    super::do_not_pass_on(number);
+    // SAFETY: it is open, and nothing else in this process knows of it.
+    unsafe {
+        check(libc::fcntl(number, libc::F_GETFD))?;
+        Ok(File::from_raw_fd(number))
+    }
+}
+
+/// Lets a command inherit these descriptors, and no other program that is started meanwhile.
+pub fn pass_on(command: &mut Command, descriptors: Vec<RawFd>) {
+    let pass = move || {
+        for number in &descriptors {
+            // SAFETY: no pointers.
+            check(unsafe { libc::fcntl(*number, libc::F_SETFD, 0) })?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only a system call is made.
+    unsafe { command.pre_exec(pass) };
+}
+
 /// The root directory of a process.
 pub fn root_of(pid: u32) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;
@@ -249,18 +286,48 @@ pub fn remove_in(folder: &File, name: &OsStr) -> io::Result<()> {
 /// As many files as other users' programs may need, besides those for our own.
 const FILES: libc::rlim_t = 64 << 10;
 
+/// The limits of open files that this process was started with; 0, 0: they are unchanged.
+static SOFT_AT_START: AtomicU64 = AtomicU64::new(0);
+static HARD_AT_START: AtomicU64 = AtomicU64::new(0);
+
 /// Raises the limit of open files as far as possible. Processes that were started before keep their
-/// limit.
+/// limit; the recorded command gets the old one.
 pub fn raise_limit() {
     // SAFETY: the structure is valid for both calls. If they fail, the old limit stays.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            if HARD_AT_START.load(Ordering::Relaxed) == 0 {
+                SOFT_AT_START.store(limit.rlim_cur, Ordering::Relaxed);
+                HARD_AT_START.store(limit.rlim_max, Ordering::Relaxed);
+            }
             let more = libc::rlimit { rlim_cur: FILES, rlim_max: FILES };
             limit.rlim_cur = limit.rlim_max;
             if limit.rlim_max >= FILES || libc::setrlimit(libc::RLIMIT_NOFILE, &more) != 0 {
                 libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
             }
+        }
+    }
+}
+
+/// For a child between fork and exec: the limits of open files that this process was started with.
+pub(crate) fn restore_limit() {
+    let [soft, hard] = [&SOFT_AT_START, &HARD_AT_START].map(|limit| limit.load(Ordering::Relaxed));
+    if hard > 0 {
+        let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        // SAFETY: the structure is valid. Limits may always be lowered.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
+/// How many files this process may have open.
+pub fn limit() -> u64 {
+    // SAFETY: the structure is valid.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        match libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) {
+            0 => limit.rlim_cur,
+            _ => u64::MAX,
         }
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! System calls that the standard library does not have, each behind a safe function.
 
+pub mod answers;
+pub mod asleep;
 pub mod bpffs;
 pub mod cgroup_memory;
 pub mod cgroups;

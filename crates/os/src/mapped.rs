@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Files that processes have mapped, whatever their names lead to by now.
 
-use crate::files::{FileId, look_at};
+use crate::files::{FileId, inherited_file, look_at};
 use crate::maps;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 /// Which file was mapped.
@@ -17,6 +19,31 @@ pub struct Mapped {
     pub held: Option<Arc<File>>,
 }
 
+/// The same for a process that inherits the descriptors, by their numbers.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Passed {
+    id: Option<FileId>,
+    by: (u32, u64, u64),
+    held: Option<RawFd>,
+}
+
+impl Passed {
+    pub fn of(mapped: &Mapped) -> Passed {
+        let held = mapped.held.as_ref().map(|file| file.as_raw_fd());
+        Passed { id: mapped.id, by: mapped.by, held }
+    }
+
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.held.into_iter()
+    }
+
+    /// In the process that has inherited them.
+    pub fn received(self) -> Mapped {
+        let held = self.held.and_then(|number| inherited_file(number).ok()).map(Arc::new);
+        Mapped { id: self.id, by: self.by, held }
+    }
+}
+
 impl Mapped {
     /// The file for inspection (O_PATH): the one that was kept, or from the process, if it still
     /// lives. The file system is not asked, which may not answer. If only the build id is known, it
@@ -28,7 +55,7 @@ impl Mapped {
         let (pid, start, end) = self.by;
         let at = look_at(maps::link_to(pid, start, end));
         let is_it = |file: &File| match self.id {
-            Some(id) => file.metadata().is_ok_and(|about| id.is(&about)),
+            Some(id) => FileId::known(file).is_ok_and(|known| id.is(known)),
             None => true,
         };
         // What was split, as by mprotect(), has another name there.

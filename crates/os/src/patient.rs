@@ -80,11 +80,12 @@ impl Reader {
         None
     }
 
-    /// Whether it sleeps uninterruptibly, as those do who wait for the lock.
+    /// Whether it sleeps: uninterruptibly, as those do who wait for the lock, or not, as those who
+    /// wait for the server of a file system to bring the page that has the command line.
     fn is_asleep(&self) -> bool {
         let stat = fs::read(format!("/proc/self/task/{}/stat", self.tid)).unwrap_or_default();
         let after_name = stat.rsplit(|c| *c == b')').next();
-        after_name.is_some_and(|rest| rest.starts_with(b" D"))
+        after_name.is_some_and(|rest| rest.starts_with(b" D") || rest.starts_with(b" S"))
     }
 }
 

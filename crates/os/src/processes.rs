@@ -87,11 +87,29 @@ pub fn name_of(tid: u32) -> Option<Vec<u8>> {
     if name.last() == Some(&b'\n') {
         name.pop();
     }
-    Some(without_work(name))
+    // Programs choose their names as well.
+    let adds = name.starts_with(b"kworker/") && is_kernel_thread(tid);
+    Some(without_work(name, adds))
 }
 
-fn without_work(mut name: Vec<u8>) -> Vec<u8> {
-    if name.starts_with(b"kworker/") {
+/// Kernel threads have no memory of their own. If it has ended, it is none.
+pub fn is_kernel_thread(tid: u32) -> bool {
+    look(&format!("/proc/{tid}/stat"), "stat").is_some_and(|stat| is_of_kernel(&stat))
+}
+
+fn is_of_kernel(stat: &[u8]) -> bool {
+    /// include/linux/sched.h
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let text = String::from_utf8_lossy(stat);
+    // After the name come the state (field 3) and numbers; the flags are field 9.
+    let rest = text.rsplit_once(')').map(|(_, rest)| rest);
+    let flags = rest.and_then(|rest| rest.split_ascii_whitespace().nth(9 - 3)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
+/// `adds`: /proc may have added to the name what the thread does.
+fn without_work(mut name: Vec<u8>, adds: bool) -> Vec<u8> {
+    if adds && name.starts_with(b"kworker/") {
         let end = name.iter().position(|c| matches!(c, b'-' | b'+')).unwrap_or(name.len());
         name.truncate(end);
     }
@@ -112,7 +130,8 @@ pub struct Named {
 pub fn named(tid: u32) -> Option<Named> {
     let stat = look(&format!("/proc/{tid}/stat"), "stat")?;
     let tgid = process_of(tid)?;
-    let comm = without_work(parse_stat(&stat, tid, tgid, Vec::new())?.comm);
+    let comm = parse_stat(&stat, tid, tgid, Vec::new())?.comm;
+    let comm = without_work(comm, is_of_kernel(&stat));
     // SAFETY: no pointers.
     let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
     let start_ns = start_of(&stat)?.checked_mul(1_000_000_000)?.checked_div(per_second)?;
@@ -231,7 +250,13 @@ mod tests {
         let named_me = named(me).unwrap();
         assert_eq!((named_me.tgid, named_me.comm), (me, name_of(me).unwrap()));
         assert!(named_me.start_ns > 0 && named(u32::MAX / 2).is_none());
-        assert_eq!(without_work(b"kworker/0:1H-kblockd".to_vec()), b"kworker/0:1H");
+        assert_eq!(without_work(b"kworker/0:1H-kblockd".to_vec(), true), b"kworker/0:1H");
+        assert_eq!(without_work(b"kworker/u8:1-x".to_vec(), false), b"kworker/u8:1-x");
+        let stat = |flags: &str| format!("2 (kworker/0:1) S 1 0 0 0 -1 {flags} 0 0 0");
+        assert!(
+            is_of_kernel(stat("2129984").as_bytes()) && !is_of_kernel(stat("4194304").as_bytes())
+        );
+        assert!(!is_kernel_thread(me) && !is_kernel_thread(u32::MAX / 2));
         assert_eq!((process_of(me), process_of(u32::MAX / 2)), (Some(me), None));
         // A test may run in a container.
         assert!(own_number(me).is_some_and(|own| thread_of_own_number(me, own) == Some(me)));

@@ -2,13 +2,14 @@
 //! The root directories of processes in containers, which are kept, so that their files can be read
 //! when the processes have ended; and what processes have written under their own numbers.
 
-use crate::files::{look_at, open_below, open_of, root_of};
-use crate::processes::{is_still, own_number, started, user_of};
-use std::collections::HashMap;
+use crate::files::{FileId, inherited_file, look_at, open_below, open_of, root_of};
+use crate::processes::{exists, is_still, own_number, started, user_of};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Roots {
 }
 
 /// A process that may write files with its number in their names.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Writer {
     /// In its own pid namespace.
     number: u32,
@@ -44,12 +45,12 @@ struct Root {
     key: Key,
     folder: File,
     /// While it is open, what is mounted there stays.
-    _mounts: File,
+    mounts: File,
 }
 
 impl Default for Roots {
     fn default() -> Roots {
-        let own = key(std::process::id()).ok();
+        let own = open(std::process::id()).ok().map(|root| root.key);
         Roots { own, found: Vec::new(), of: HashMap::new(), writers: HashMap::new() }
     }
 }
@@ -57,18 +58,28 @@ impl Default for Roots {
 impl Roots {
     /// Looks where the root directory of a process is; it may have ended.
     pub fn look(&mut self, pid: u32) {
-        let Ok(key) = key(pid) else { return };
+        let Ok(root) = open(pid) else { return };
         self.of.remove(&pid);
-        if Some(key) == self.own {
+        if Some(root.key) == self.own {
             return;
         }
-        let known = self.found.iter().position(|root| root.key == key);
-        let index = known.or_else(|| {
-            let root = open(pid).ok().filter(|_| self.found.len() < ROOTS_MAX)?;
-            self.found.push(Arc::new(root));
-            Some(self.found.len() - 1)
-        });
+        let known = self.found.iter().position(|known| known.key == root.key);
+        let index = known.or_else(|| self.keep(root, exists));
         self.of.insert(pid, index);
+    }
+
+    /// If there are too many, in place of one whose processes have all ended.
+    fn keep(&mut self, root: Root, lives: impl Fn(u32) -> bool) -> Option<usize> {
+        if self.found.len() < ROOTS_MAX {
+            self.found.push(Arc::new(root));
+            return Some(self.found.len() - 1);
+        }
+        let living = self.of.iter().filter(|(pid, _)| lives(**pid));
+        let used: HashSet<usize> = living.filter_map(|(_, index)| *index).collect();
+        let free = (0..self.found.len()).find(|index| !used.contains(index))?;
+        self.found[free] = Arc::new(root);
+        self.of.values_mut().filter(|index| **index == Some(free)).for_each(|index| *index = None);
+        Some(free)
     }
 
     /// A process has the root of its parent. Another one may have had its number before.
@@ -98,9 +109,14 @@ impl Roots {
         self.writers.retain(|pid, _| is_kept(*pid));
     }
 
-    /// The file of this path in each of the roots.
-    pub fn files<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = File> + 'a {
-        self.found.iter().filter_map(move |root| open_below(&root.folder, path).ok())
+    pub fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The file of this path in a root, by its number.
+    pub fn file(&self, root: usize, path: &Path) -> io::Result<File> {
+        let root = self.found.get(root).ok_or(io::ErrorKind::NotFound)?;
+        open_below(&root.folder, path)
     }
 
     /// A file in a folder of a process, whose name has the number that the process has for itself.
@@ -135,19 +151,13 @@ impl Roots {
     }
 }
 
-fn key(process: u32) -> io::Result<Key> {
-    let mounts = fs::metadata(format!("/proc/{process}/ns/mnt"))?;
-    let root = fs::metadata(format!("/proc/{process}/root"))?;
-    Ok((mounts.ino(), root.dev(), root.ino()))
-}
-
-/// The process may go elsewhere meanwhile, so the key is that of what was opened.
+/// The key of a process's root is that of what was opened: it may go elsewhere meanwhile.
 fn open(process: u32) -> io::Result<Root> {
     let mounts = File::open(format!("/proc/{process}/ns/mnt"))?;
     let folder = root_of(process)?;
-    let about = folder.metadata()?;
-    let key = (mounts.metadata()?.ino(), about.dev(), about.ino());
-    Ok(Root { key, folder, _mounts: mounts })
+    let root = FileId::known(&folder)?;
+    let key = (mounts.metadata()?.ino(), root.device, root.inode);
+    Ok(Root { key, folder, mounts })
 }
 
 /// A descriptor of the file that programs which are started inherit.
@@ -159,9 +169,43 @@ pub fn inherited(file: &File) -> io::Result<OwnedFd> {
     }
 }
 
+/// The same for a process that inherits the descriptors, by their numbers.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Passed {
+    own: Option<Key>,
+    /// Each with its folder, and its mounts.
+    found: Vec<(Key, RawFd, RawFd)>,
+    of: HashMap<u32, Option<usize>>,
+    writers: HashMap<u32, Writer>,
+}
+
+impl Passed {
+    pub fn of(roots: &Roots) -> Passed {
+        let number =
+            |root: &Arc<Root>| (root.key, root.folder.as_raw_fd(), root.mounts.as_raw_fd());
+        let found = roots.found.iter().map(number).collect();
+        Passed { own: roots.own, found, of: roots.of.clone(), writers: roots.writers.clone() }
+    }
+
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.found.iter().flat_map(|(_, folder, mounts)| [*folder, *mounts])
+    }
+
+    /// In the process that has inherited them.
+    pub fn received(self) -> io::Result<Roots> {
+        let root = |(key, folder, mounts)| {
+            let (folder, mounts) = (inherited_file(folder)?, inherited_file(mounts)?);
+            Ok(Arc::new(Root { key, folder, mounts }))
+        };
+        let found = self.found.into_iter().map(root).collect::<io::Result<_>>()?;
+        Ok(Roots { own: self.own, found, of: self.of, writers: self.writers })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_own_root_is_not_kept() {
@@ -170,7 +214,21 @@ mod tests {
         // It has ended.
         roots.look(u32::MAX);
         assert!(roots.found.is_empty() && roots.of.is_empty());
-        assert_eq!(roots.files(Path::new("/proc/self/status")).count(), 0);
+        assert_eq!(roots.count(), 0);
+    }
+
+    #[test]
+    fn a_root_of_ended_processes_gives_its_place_to_another() {
+        let root = |n: usize| Root { key: (n as u64, 0, 0), ..open(std::process::id()).unwrap() };
+        let mut roots = Roots::default();
+        for n in 0..ROOTS_MAX {
+            let index = roots.keep(root(n), |_| true);
+            roots.of.insert(n as u32, index);
+        }
+        assert_eq!(roots.keep(root(ROOTS_MAX), |_| true), None);
+        assert_eq!(roots.keep(root(ROOTS_MAX), |pid| pid != 7), Some(7));
+        // The root of the process that has ended is not taken for that of the others.
+        assert_eq!((roots.of[&7], roots.of[&8], roots.count()), (None, Some(8), ROOTS_MAX));
     }
 
     #[test]

@@ -179,9 +179,11 @@ pub fn ignored_at_start() -> Vec<libc::c_int> {
 }
 
 /// For a child between fork and exec: gives each signal the treatment that it had when this process
-/// was started, and closes `fd`. `also`: numbers of signals that are ignored as well.
+/// was started, restores the limits of open files, and closes `fd`. `also`: numbers of signals that
+/// are ignored as well.
 pub fn become_ordinary(also: &[libc::c_int], fd: RawFd) {
     let ignored = IGNORED_AT_START.load(Ordering::Relaxed);
+    super::files::restore_limit();
     // SAFETY: the calls are async-signal-safe, and fail for what is no signal, or keeps its
     // treatment; the descriptor is this child's copy, which is used nowhere else.
     unsafe {

@@ -5,8 +5,8 @@
 use crate::elf::{Elf, Named, text_at};
 use elf::abi;
 use klogger_codegen::Refusal;
-use klogger_os::files;
 use klogger_os::maps::{self, Line};
+use klogger_os::{answers, files};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
@@ -68,7 +68,7 @@ pub fn find(name: &str, root: &Path, program: Option<&Path>) -> Result<PathBuf, 
 
 /// Libraries of the same name for other machines are passed over.
 fn is_usable(root: &Path, path: &Path) -> bool {
-    let file = File::open(root).and_then(|root| files::open_below(&root, path));
+    let file = files::look_at(root).and_then(|root| answers::open_below(&root, path));
     file.is_ok_and(|file| file.metadata().is_ok_and(|m| m.is_file()) && Elf::open(file).is_ok())
 }
 
@@ -106,7 +106,7 @@ fn one_of(name: &str, mut paths: Vec<PathBuf>) -> Result<Option<PathBuf>, Refusa
 
 /// In the cache that ldconfig makes: names, each with a path.
 fn in_cache(name: &str, root: &Path) -> Result<Option<PathBuf>, Refusal> {
-    let file = File::open(root).and_then(|root| files::open_below(&root, Path::new(CACHE)));
+    let file = files::look_at(root).and_then(|root| answers::open_below(&root, Path::new(CACHE)));
     let Ok(bytes) = file.and_then(read_cache) else { return Ok(None) };
     let entries = cache_entries(&bytes);
     let called = entries.into_iter().filter(|(soname, _)| is_called(soname, name));
@@ -159,8 +159,10 @@ fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
 fn folders_of(program: &Path) -> Vec<PathBuf> {
     let environment = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = env::split_paths(&environment).collect();
-    let origin = fs::canonicalize(program).ok().and_then(|p| Some(p.parent()?.to_path_buf()));
-    for path in run_paths(program).unwrap_or_default() {
+    let named = run_paths(program).unwrap_or_default();
+    let origin = || fs::canonicalize(program).ok().and_then(|p| Some(p.parent()?.to_path_buf()));
+    let origin = if named.is_empty() { None } else { origin() };
+    for path in named {
         let origin = origin.as_deref().unwrap_or(Path::new("/")).to_string_lossy();
         folders.push(path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into());
     }
@@ -170,7 +172,7 @@ fn folders_of(program: &Path) -> Vec<PathBuf> {
 
 /// DT_RPATH and DT_RUNPATH.
 fn run_paths(program: &Path) -> Option<Vec<String>> {
-    let elf = Elf::open(File::open(program).ok()?).ok()?;
+    let elf = Elf::open(answers::open_link(program).ok()?).ok()?;
     let Named { entries, names } = elf.with_names(abi::SHT_DYNAMIC).ok()??;
     let paths = entries.chunks_exact(16).filter_map(|entry| {
         let word = |at: usize| Some(u64::from_le_bytes(*entry.get(at..)?.first_chunk()?));
@@ -190,7 +192,8 @@ pub fn mapped(pid: u32, name: &str) -> io::Result<Option<(String, File)>> {
         let Some(path) = line.file_path() else { continue };
         let file = Path::new(path).file_name().map(|f| f.to_string_lossy().into_owned());
         if file.is_some_and(|file| is_called(&file, name)) {
-            let file = File::open(maps::link_to(pid, line.start, line.end))?;
+            let link = maps::link_to(pid, line.start, line.end);
+            let file = answers::open_link(Path::new(&link))?;
             return Ok(Some((path.to_string(), file)));
         }
     }

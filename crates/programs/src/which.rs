@@ -4,6 +4,7 @@
 use crate::libraries::{self, is_library};
 use crate::{Wrong, elf::Elf};
 use klogger_codegen::Refusal;
+use klogger_os::answers;
 use klogger_os::files::{self, FileId};
 use klogger_schema::attach_points::program::COMMAND;
 use std::env;
@@ -95,7 +96,7 @@ type Named = Result<(String, File), Refusal>;
 
 fn open_path(root: &Path, path: &Path) -> Named {
     let shown = path.display().to_string();
-    let root = File::open(root).and_then(|root| files::open_below(&root, path));
+    let root = files::look_at(root).and_then(|root| answers::open_below(&root, path));
     root.map(|file| (shown.clone(), file)).map_err(|e| cannot_open(&e).of(&shown))
 }
 
@@ -162,7 +163,7 @@ fn open_of(pid: u32, name: &str) -> Named {
     if name == COMMAND {
         let path = format!("/proc/{pid}/exe");
         let shown = std::fs::read_link(&path).map_err(no_process)?;
-        let file = File::open(path).map_err(no_process)?;
+        let file = answers::open_link(Path::new(&path)).map_err(no_process)?;
         return Ok((shown.display().to_string(), file));
     }
     let root = PathBuf::from(format!("/proc/{pid}/root"));

@@ -2,11 +2,12 @@
 //! The few facts about an ELF file that say which file it is. The file is untrusted: sizes are
 //! bounded, and nothing is assumed of it.
 
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// What a file says of itself.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// In hexadecimal; empty if it has none.
     pub build_id: String,

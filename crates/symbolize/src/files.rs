@@ -5,9 +5,12 @@
 use crate::elf::{Facts, facts};
 use crate::perf_map::BYTES_MAX;
 use klogger_log::code::File as Code;
-use klogger_os::files::{effective_uid, look_at, open_of, open_regular, open_seen_regular};
+use klogger_os::files::{
+    FileId, effective_uid, folder_of, look_at, open_of, open_regular, open_seen_regular,
+};
 use klogger_os::mapped::Mapped;
 use klogger_os::roots::{Roots, inherited};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -26,6 +29,8 @@ pub struct Search {
     pub roots: Option<Roots>,
     /// Which files they are, by their numbers in the log.
     pub mapped: Vec<Mapped>,
+    /// What does not answer, as [`Step`] calls it.
+    pub silent: BTreeSet<String>,
     /// The log is of this machine, and is being written: the files are those that ran. Then files
     /// are identified, and the code of the kernel in each program has names.
     pub here: bool,
@@ -37,6 +42,11 @@ pub struct Result {
     /// The paths that were looked at.
     pub looked: Vec<String>,
 }
+
+/// Says what the search asks next. Whoever hears it ends this process if there is no answer.
+pub type Step<'a> = &'a dyn Fn(&str);
+
+pub use klogger_os::answers::SILENT;
 
 pub enum Found {
     /// What a program says of code that it has made; by a path of the process that reads it, and
@@ -56,7 +66,7 @@ impl Search {
     /// files.
     pub fn here(roots: Roots, mapped: Vec<Mapped>) -> Search {
         let (debug, roots) = (Search::debug_folders(), Some(roots));
-        Search { debug, sysroot: None, roots, mapped, here: true }
+        Search { debug, roots, mapped, here: true, ..Search::default() }
     }
 
     /// The folders of debug information that are searched without options.
@@ -65,10 +75,14 @@ impl Search {
     }
 
     /// `number`: of the file in the log.
-    pub fn find(&self, number: u32, file: &Code) -> Result {
+    pub fn find(&self, number: u32, file: &Code, step: Step) -> Result {
         let pid = file.path.strip_prefix("[perf map ").and_then(|p| p.strip_suffix(']'));
         if let Some(pid) = pid.and_then(|pid| pid.parse().ok()) {
-            return self.map(pid);
+            let refused = || {
+                let looked = vec![format!("/tmp/perf-{pid}.map")];
+                Result { what: Found::Refused(SILENT.into()), looked }
+            };
+            return self.ask(format!("map {pid}"), step, || self.map(pid)).unwrap_or_else(refused);
         }
         if file.path == "[vdso]" {
             let copy = if self.here { vdso().ok() } else { None };
@@ -76,7 +90,16 @@ impl Search {
             let what = copy.map_or_else(unknown, Found::Vdso);
             return Result { what, looked: Vec::new() };
         }
-        self.file(file, self.mapped.get(number as usize))
+        self.file(file, self.mapped.get(number as usize), step)
+    }
+
+    /// What `look` finds, unless this did not answer before.
+    fn ask<T>(&self, what: String, step: Step, look: impl FnOnce() -> T) -> Option<T> {
+        if self.silent.contains(&what) {
+            return None;
+        }
+        step(&what);
+        Some(look())
     }
 
     /// What a process has written of the code that it made. Of a recording that has ended, nobody
@@ -112,59 +135,75 @@ impl Search {
     }
 
     /// The file itself, or its debug information.
-    fn file(&self, file: &Code, mapped: Option<&Mapped>) -> Result {
+    fn file(&self, file: &Code, mapped: Option<&Mapped>, step: Step) -> Result {
         let path = self.below(&file.path);
         let mut looked = vec![path.display().to_string()];
         let mut other = false;
+        let mut silent = false;
         // A file without a name is none that has this name now.
         if mapped.is_none_or(|mapped| mapped.held.is_none()) {
-            match opened(&path) {
+            let found = self.ask(folder(&path), step, || opened(&path));
+            silent |= found.is_none();
+            match found.flatten() {
                 Some((found, is)) if self.is(file, mapped, &found, &is) => {
                     return Result { what: Found::File(path, is), looked };
                 }
                 found => other |= found.is_some(),
             }
-            match self.in_containers(file, mapped) {
-                Some(Ok(what)) => return Result { what, looked },
-                found => other |= found.is_some(),
-            }
-        }
-        let found = mapped.and_then(Mapped::find).and_then(|file| open_seen_regular(&file).ok());
-        let found =
-            found.filter(|found| facts(found).is_some_and(|is| self.is(file, mapped, found, &is)));
-        if let Some(what) = held(found) {
-            return Result { what, looked };
-        }
-        if let Some((first, rest)) = file.build_id.split_at_checked(2).filter(|_| is_hex(file)) {
-            for folder in &self.debug {
-                for ending in [".debug", ""] {
-                    let path = folder.join(format!(".build-id/{first}/{rest}{ending}"));
-                    looked.push(path.display().to_string());
-                    // Debug information cannot be used without the segments of the file itself.
-                    if let (Some((_, is)), false) = (opened(&path), file.loads.is_empty()) {
-                        return Result { what: Found::File(path, is), looked };
-                    }
+            for root in 0..self.roots.as_ref().map_or(0, Roots::count) {
+                let look = || self.in_container(root, file, mapped);
+                match self.ask(format!("root {root}"), step, look) {
+                    Some(Some(Ok(what))) => return Result { what, looked },
+                    Some(found) => other |= found.is_some(),
+                    None => silent = true,
                 }
             }
         }
-        let why = match other {
-            true => "the file there is another one",
-            false => "there is no such file",
+        if let Some(mapped) = mapped {
+            let of = format!("process {}", mapped.by.0);
+            match self.ask(of, step, || self.still_mapped(file, mapped)) {
+                Some(Some(what)) => return Result { what, looked },
+                found => silent |= found.is_none(),
+            }
+        }
+        if let Some((first, rest)) = file.build_id.split_at_checked(2).filter(|_| is_hex(file)) {
+            let names = [".debug", ""].map(|ending| format!(".build-id/{first}/{rest}{ending}"));
+            let all = self.debug.iter().flat_map(|folder| names.each_ref().map(|n| folder.join(n)));
+            for path in all {
+                looked.push(path.display().to_string());
+                let found = self.ask(folder(&path), step, || opened(&path));
+                silent |= found.is_none();
+                // Debug information cannot be used without the segments of the file itself.
+                if let (Some(Some((_, is))), false) = (found, file.loads.is_empty()) {
+                    return Result { what: Found::File(path, is), looked };
+                }
+            }
+        }
+        let what = match (silent, other) {
+            (true, _) => Found::Refused(SILENT.into()),
+            (_, true) => Found::Nothing("the file there is another one".into()),
+            (_, false) => Found::Nothing("there is no such file".into()),
         };
-        Result { what: Found::Nothing(why.into()), looked }
+        Result { what, looked }
     }
 
-    /// The file of a container; `Err`: those with its path are others.
-    fn in_containers(
+    /// The file in a container; `Err`: the one with its path there is another.
+    fn in_container(
         &self,
+        root: usize,
         file: &Code,
         mapped: Option<&Mapped>,
     ) -> Option<std::result::Result<Found, ()>> {
-        let mut all = self.roots.as_ref()?.files(Path::new(&file.path)).peekable();
-        all.peek()?;
-        let is_it = |found: &File| facts(found).is_some_and(|is| self.is(file, mapped, found, &is));
-        let found = all.find(is_it);
-        Some(held(found).ok_or(()))
+        let found = self.roots.as_ref()?.file(root, Path::new(&file.path)).ok()?;
+        let is_it = facts(&found).is_some_and(|is| self.is(file, mapped, &found, &is));
+        Some(held(Some(found).filter(|_| is_it)).ok_or(()))
+    }
+
+    /// The file by the process that has mapped it.
+    fn still_mapped(&self, file: &Code, mapped: &Mapped) -> Option<Found> {
+        let found = open_seen_regular(&*mapped.find()?).ok()?;
+        let is_it = facts(&found).is_some_and(|is| self.is(file, Some(mapped), &found, &is));
+        held(Some(found).filter(|_| is_it))
     }
 
     /// In the root of the other machine, if there is one.
@@ -183,7 +222,7 @@ impl Search {
         }
         let id = mapped.and_then(|mapped| mapped.id);
         match (self.here, id) {
-            (true, Some(id)) => found.metadata().is_ok_and(|about| id.is(&about)),
+            (true, Some(id)) => FileId::known(found).is_ok_and(|known| id.is(known)),
             (true, None) => true,
             (false, _) => is.build_id.is_empty() && is.loads == file.loads,
         }
@@ -220,6 +259,11 @@ fn vdso() -> io::Result<NamedTempFile> {
     let mut copy = NamedTempFile::new()?;
     copy.write_all(&image)?;
     Ok(copy)
+}
+
+/// What is asked for a path: files of a folder that did not answer are not asked for.
+fn folder(path: &Path) -> String {
+    format!("folder {}", folder_of(path).display())
 }
 
 fn is_hex(file: &Code) -> bool {

@@ -2,18 +2,20 @@
 //! The process that reads the files of programs: what it is asked, what it answers, and what it may
 //! do.
 
-use crate::perf_map;
+use crate::files::{SILENT, Step};
 use crate::unwind::{self, Rule};
+use crate::{finder, perf_map};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use klogger_log::code::Function;
+use klogger_os::asleep::{LOOK, Sleep, give_up};
 use klogger_os::confine::{Limits, Permits, confine};
 use klogger_os::files::open_regular;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Instant;
 
@@ -24,6 +26,8 @@ pub const WORKER: &str = "name-code";
 const TRIES: usize = 16;
 /// An answer of one file is no longer than this.
 const LIMITS: Limits = Limits { cpu_seconds: 60, memory: 8 << 30, file_size: 0 };
+/// What is said of a file that was not read in time.
+const LATE: &str = "reading it takes too long";
 /// Names that are longer are cut: those of templates can have many kB.
 pub const NAME_MAX: usize = 512;
 
@@ -48,15 +52,16 @@ struct Requests<'a> {
 /// line why the file cannot be read.
 type Answer = Result<Vec<(Vec<Function>, Rule)>, String>;
 
-/// An answer for each request.
-pub fn ask(requests: &[Request], debug: &[PathBuf], deadline: Instant) -> Vec<Answer> {
+/// An answer for each request. `asks`: says that a file is looked up, of which there may be no
+/// answer.
+pub fn ask(requests: &[Request], debug: &[PathBuf], deadline: Instant, asks: Step) -> Vec<Answer> {
     let mut answers: Vec<Answer> = Vec::new();
     for _ in 0..TRIES {
         let rest = &requests[answers.len()..];
         if rest.is_empty() {
             break;
         }
-        match one_process(rest, debug, deadline, &mut answers) {
+        match one_process(rest, debug, deadline, asks, &mut answers) {
             Ok(why) if answers.len() < requests.len() => answers.push(Err(why)),
             Ok(_) => {}
             Err(e) => {
@@ -65,7 +70,7 @@ pub fn ask(requests: &[Request], debug: &[PathBuf], deadline: Instant) -> Vec<An
             }
         }
     }
-    answers.resize(requests.len(), Err("reading it takes too long".into()));
+    answers.resize(requests.len(), Err(LATE.into()));
     answers
 }
 
@@ -74,28 +79,35 @@ fn one_process(
     requests: &[Request],
     debug: &[PathBuf],
     deadline: Instant,
+    asks: Step,
     answers: &mut Vec<Answer>,
 ) -> io::Result<String> {
+    asks("the files that are read");
     let mut child = start(requests, debug)?;
+    finder::reads();
     let wanted = answers.len() + requests.len();
     let lines = lines_of(&mut child)?;
-    let mut why = "reading it takes too long";
+    let mut sleep = Sleep::of(&child);
+    let mut why = "the file is damaged: reading it failed";
     while answers.len() < wanted {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match lines.recv_timeout(left) {
+        match lines.recv_timeout(LOOK) {
             Ok(line) => match serde_json::from_str(&line) {
                 Ok(answer) => answers.push(answer),
                 Err(_) => break,
             },
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => break,
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-                why = "the file is damaged: reading it failed";
+            Err(RecvTimeoutError::Timeout) if sleep.is_too_long() => {
+                why = SILENT;
                 break;
             }
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                why = LATE;
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let _ = child.kill();
-    child.wait()?;
+    give_up(child);
     Ok(why.into())
 }
 
@@ -116,7 +128,7 @@ fn start(requests: &[Request], debug: &[PathBuf]) -> io::Result<Child> {
     Ok(child)
 }
 
-fn lines_of(child: &mut Child) -> io::Result<Receiver<String>> {
+pub fn lines_of(child: &mut Child) -> io::Result<Receiver<String>> {
     let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
     let (sender, lines) = channel();
     thread::Builder::new().name("klogger-names".into()).spawn(move || {

@@ -63,6 +63,11 @@ impl Counts for Machine {
     }
 }
 
+/// Bytes of the type information of the running kernel; 0: it has none.
+pub fn types_size() -> u64 {
+    fs::metadata(BTF).map_or(0, |about| about.len())
+}
+
 /// Whether the running kernel has type information.
 pub fn check_has_types() -> Result<(), Error> {
     fs::metadata(BTF).map(drop).map_err(cannot_read_types)
@@ -128,7 +133,8 @@ pub fn check_module_privilege() -> Result<(), Error> {
 
 /// Whether this kernel can load modules at all.
 pub fn check_takes_modules() -> Result<(), Error> {
-    if fs::exists("/proc/modules").unwrap_or(true) {
+    // Without /proc it is not known, and loading a module will say it.
+    if fs::exists("/proc/modules").unwrap_or(true) || !fs::exists("/proc/self").unwrap_or(false) {
         return Ok(());
     }
     let error = Error::new("this kernel cannot load modules");
@@ -159,7 +165,12 @@ fn check_user_namespace() -> Result<(), Error> {
 /// `any`: a capability that includes all others.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     check_user_namespace()?;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").map_err(|e| {
+        Error::new(format!(
+            "cannot read which capabilities this process has: /proc/self/status: {e}"
+        ))
+        .help("mount /proc: mount -t proc proc /proc")
+    })?;
     let effective =
         status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or("0");
     let effective = u64::from_str_radix(effective, 16).unwrap_or(0);

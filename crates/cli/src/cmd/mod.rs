@@ -69,6 +69,9 @@ pub enum Command {
     /// Reads files with the names of code, for a recorder or `klogger symbolize`
     #[command(hide = true, name = klogger_symbolize::WORKER)]
     NameCode,
+    /// Finds the files of code, for another klogger
+    #[command(hide = true, name = klogger_symbolize::FINDER)]
+    FindCode,
     /// `klogger NAME` runs the program `klogger-NAME`
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -117,15 +120,16 @@ impl Command {
             Command::Kernel(args) => kernel::run(args),
             Command::Manual(args) => manual::run(args),
             Command::Complete(args) => complete::run(args),
-            Command::NameCode => name_code(),
+            Command::NameCode => part(klogger_symbolize::work()),
+            Command::FindCode => part(klogger_symbolize::find()),
             Command::External(words) => external::run(words),
         }
     }
 }
 
 /// Its caller notices if it fails.
-fn name_code() -> Outcome {
-    Ok(match klogger_symbolize::work() {
+fn part(work: std::io::Result<()>) -> Outcome {
+    Ok(match work {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(_) => std::process::ExitCode::FAILURE,
     })

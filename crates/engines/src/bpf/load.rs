@@ -115,6 +115,27 @@ impl Shared {
         })
     }
 
+    /// Whether it is a map that the first object makes, whatever the others are.
+    pub fn is_always(name: &str) -> bool {
+        let all = [
+            RINGS,
+            LARGER,
+            NESTED_RINGS,
+            SCOPE,
+            OTHER_SCOPE,
+            LEFT_NAMES,
+            RINGLESS,
+            UNREAD,
+            RATES,
+            LEFT,
+            CALLS,
+            COPIES,
+            CAUGHT,
+            MARKS,
+        ];
+        all.contains(&name)
+    }
+
     fn map(&self, name: &str) -> Option<&OwnedFd> {
         match name {
             RINGS => Some(&self.rings),

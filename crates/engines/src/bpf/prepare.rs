@@ -5,6 +5,7 @@ use super::BpfEngine;
 use super::calibrate::Prepared;
 use super::choice::Choice;
 use super::load::{self, Config};
+use super::needs;
 use super::pages;
 use super::states;
 use crate::request::{BUFFER_MAX, Request};
@@ -30,6 +31,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     host_kernel::check_privilege()?;
     let rings = request.check_for_probes()?;
     let config = config(request, rings)?;
+    let calibrate = needs::check(request, units, &config)? && request.calibrate;
     // In parallel, because loading takes longer.
     let example = threads::start("klogger/example", move || load::example(&config))?;
     let programs = request.target.programs(&request.command);
@@ -53,10 +55,11 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         check_overwrite(unit, &plan, &config)?;
         plans.push(plan);
     }
+    check_files(&plans)?;
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
     let (engine, prepared) = thread::scope(|scope| {
         let load = || threads::start_in(scope, || Prepared::load(&named, &types, &config));
-        let prepared = request.calibrate.then(load).transpose()?;
+        let prepared = calibrate.then(load).transpose()?;
         let example = example.join().unwrap_or(Ok(None));
         let engine = example
             .and_then(|example| BpfEngine::load(units, plans, &types, &config, example.as_ref()));
@@ -64,7 +67,8 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     })?;
     let mut engine = engine?;
     engine.choose(&request.threads)?;
-    engine.costs = prepared.map(Prepared::measure);
+    let unmeasured = || request.calibrate.then(needs::unmeasured);
+    engine.costs = prepared.map(Prepared::measure).or_else(unmeasured);
     Ok(engine)
 }
 
@@ -108,6 +112,27 @@ fn larger_ring(size: u64, memory: u64) -> usize {
     let most = (16 * size).clamp(LARGER_MIN, BUFFER_MAX);
     let sizes = std::iter::successors(Some(most), |s| Some(s / 2)).take_while(|s| *s >= 2 * size);
     sizes.into_iter().find(|s| Rings::stride(*s as usize) as u64 <= memory).unwrap_or(0) as usize
+}
+
+/// Descriptors of a recording, at least: those of each schema are its maps, and at each place a
+/// program and what attaches it.
+const FILES: u64 = 60;
+const FILES_OF_SCHEMA: u64 = 10;
+const FILES_OF_PLACE: u64 = 2;
+
+/// Where they do not suffice, messages of the kernel name all sorts of causes.
+fn check_files(plans: &[Vec<Plan>]) -> Result<(), Error> {
+    let places: usize = plans.iter().flatten().map(|plan| plan.places.len()).sum();
+    let schemata = plans.len() as u64;
+    let needed = FILES + FILES_OF_SCHEMA * schemata + FILES_OF_PLACE * places as u64;
+    let limit = os::files::limit();
+    if needed <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "a recording of these schemata needs about {needed} open files, and may have {limit}"
+    );
+    Err(Error::new(message).help("raise the limit: ulimit -n 4096 (RLIMIT_NOFILE)"))
 }
 
 /// A schema with an attach point that this kernel lacks is refused, unless the schema allows for

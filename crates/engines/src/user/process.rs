@@ -134,7 +134,7 @@ pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
     };
     match mappings(pid) {
         Some(text) => Some(text.lines().any(is_it)),
-        None => (has_ended(pid) || is_kernel_thread(pid)).then_some(false),
+        None => (has_ended(pid) || processes::is_kernel_thread(pid)).then_some(false),
     }
 }
 
@@ -158,18 +158,6 @@ fn has_ended(pid: u32) -> bool {
             .is_ok_and(|r| r.first() == Some(&true)),
         Err(e) => e.raw_os_error() == Some(libc::ESRCH),
     }
-}
-
-/// Kernel threads have no memory of their own.
-fn is_kernel_thread(pid: u32) -> bool {
-    const PF_KTHREAD: u64 = 0x0020_0000;
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let stat = String::from_utf8_lossy(&stat);
-    // After the name come the state (field 3) and numbers; the flags are field 9.
-    let flags = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok());
-    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// A file that is mapped.

@@ -18,7 +18,7 @@ use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
 use klogger_os::cgroups::Cgroup;
-use klogger_os::machine;
+use klogger_os::{files, machine};
 use klogger_programs::Programs;
 use klogger_recorder::segments::Plan;
 use klogger_recorder::{
@@ -207,6 +207,8 @@ pub struct Prepared<'a> {
 
 impl What {
     pub fn prepare(&self) -> Result<Prepared<'_>, Failure> {
+        // Each map and program of the kernel is one.
+        files::raise_limit();
         let threads = target::threads(self);
         let target = target(self, &threads)?;
         let choice = self.engine.unwrap_or(&CHOICES[0]);

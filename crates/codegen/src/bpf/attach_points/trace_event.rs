@@ -58,6 +58,9 @@ fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Erro
             did_you_mean(name, known.iter().map(String::as_str)),
         )));
     };
+    if event.is_made() {
+        return Ok(Some(event.made()));
+    }
     let problems = target.params.iter().map(|param| problem(param, &event, kernel));
     Ok(problems.into_iter().flatten().next())
 }

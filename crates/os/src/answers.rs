@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Whether the file system of a file answers. One whose server has stopped (FUSE, NFS) lets whoever
+//! asks it hang, perhaps beyond any signal. So a child asks first, which may be left behind.
+
+use super::check;
+use crate::asleep::{LOOK, Sleep};
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What is said of a file that could not be looked at.
+pub const SILENT: &str = "its file system does not answer";
+
+/// The same as [`super::files::open_below`], of which the file system must answer before.
+pub fn open_below(root: &File, path: &Path) -> io::Result<File> {
+    let resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    ask(root.as_raw_fd(), path, resolve)?;
+    super::files::open_below(root, path)
+}
+
+/// Opens what a link of /proc leads to, for reading.
+pub fn open_link(path: &Path) -> io::Result<File> {
+    ask(libc::AT_FDCWD, path, 0)?;
+    File::open(path)
+}
+
+/// The error is `TimedOut`. Whether the file is there, its opening says.
+fn ask(root: RawFd, path: &Path, resolve: u64) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: zeros are a valid value. The child only makes system calls, and ends.
+    let child = unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        (how.flags, how.resolve) = (libc::O_PATH as u64, resolve);
+        let child = check(libc::fork())?;
+        if child == 0 {
+            look(root, &path, &how);
+            libc::_exit(0);
+        }
+        child
+    };
+    let ended = super::pidfd_open(child.cast_unsigned())?;
+    let mut sleep = Sleep::of_pid(child.cast_unsigned());
+    let is_over = || super::poll_readable(&[ended.as_fd()], LOOK).is_ok_and(|r| r == [true]);
+    let mut silent = false;
+    while !silent && !is_over() {
+        silent = sleep.is_too_long();
+    }
+    // SAFETY: no pointers that are used. One that hangs ends when it can; it is reaped with us.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), if silent { libc::WNOHANG } else { 0 });
+    }
+    match silent {
+        true => Err(io::Error::new(io::ErrorKind::TimedOut, SILENT)),
+        false => Ok(()),
+    }
+}
+
+/// In the child: asks for the file, without opening it. It holds nothing else open, because it may
+/// live on when this process has ended.
+///
+/// # Safety
+/// `how` is valid, and `path` lives on.
+unsafe fn look(root: RawFd, path: &CString, how: &libc::open_how) {
+    // SAFETY: as above; the kernel writes no more than the structure.
+    unsafe {
+        let root = if root < 0 { root } else { libc::dup2(root, 0) };
+        libc::syscall(libc::SYS_close_range, u32::from(root == 0), u32::MAX, 0);
+        let size = size_of_val(how);
+        let found = libc::syscall(libc::SYS_openat2, root, path.as_ptr(), how, size) as libc::c_int;
+        let mut about: libc::statx = std::mem::zeroed();
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC;
+        libc::statx(found, c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut about);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::look_at;
+
+    #[test]
+    fn files_that_answer_are_opened() {
+        let root = look_at("/").unwrap();
+        assert!(open_below(&root, Path::new("/etc/passwd")).is_ok());
+        let gone = open_below(&root, Path::new("/nonexistent/x")).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        assert!(open_link(Path::new("/proc/self/exe")).is_ok());
+    }
+}

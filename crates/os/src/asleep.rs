@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Whether a child waits for something that does not come, such as the answer of a file system
+//! whose server has stopped.
+
+use std::fs;
+use std::process::Child;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A single wait that takes longer. However busy the machine is, it begins with the sleep.
+const TOO_LONG: Duration = Duration::from_secs(3);
+/// How often one should look.
+pub const LOOK: Duration = Duration::from_millis(50);
+
+/// Of a child that has one thread.
+#[derive(Debug)]
+pub struct Sleep {
+    pid: u32,
+    /// How often it had slept, and since when it has been seen in this sleep.
+    last: Option<(String, Instant)>,
+}
+
+impl Sleep {
+    pub fn of(child: &Child) -> Sleep {
+        Sleep::of_pid(child.id())
+    }
+
+    pub fn of_pid(pid: u32) -> Sleep {
+        Sleep { pid, last: None }
+    }
+
+    /// Whether it has slept for too long, in one piece.
+    pub fn is_too_long(&mut self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let sleeps = line("State:").is_some_and(|state| state.trim_start().starts_with(['S', 'D']));
+        let count = line("voluntary_ctxt_switches:").filter(|_| sleeps);
+        match (count, &self.last) {
+            (None, _) => self.last = None,
+            (Some(count), Some((last, since))) if count == last => {
+                return since.elapsed() >= TOO_LONG;
+            }
+            (Some(count), _) => self.last = Some((count.into(), Instant::now())),
+        }
+        false
+    }
+}
+
+/// Children that were given up: a signal may not end them until the server answers.
+static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Ends a child without waiting for it for long.
+pub fn give_up(mut child: Child) {
+    // It fails if it has ended.
+    let _ = child.kill();
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    left.push(child);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn who_sleeps_in_one_piece_is_told_from_who_wakes_up() {
+        let script = |text: &str| Command::new("sh").args(["-c", text]).spawn().unwrap();
+        let (one, many) = (script("exec sleep 60"), script("while :; do sleep 0.05; done"));
+        let mut sleeps = [Sleep::of(&one), Sleep::of(&many)];
+        let begin = Instant::now();
+        while !sleeps[0].is_too_long() {
+            assert!(!sleeps[1].is_too_long());
+            std::thread::sleep(LOOK);
+        }
+        assert!(begin.elapsed() >= TOO_LONG);
+        [one, many].into_iter().for_each(give_up);
+        assert!(LEFT.lock().unwrap().is_empty());
+    }
+}
