@@ -46,5 +46,7 @@ FROM pairs_whole GROUP BY pair ORDER BY total DESC, pair;
 -- finding
 SELECT format('Most time of all pairs of events was in {}: {}, {:,} times.', pair, duration(total),
     times), least(total / greatest(to_ns, 1), 1) AS weight
-FROM klogger.recording, (SELECT pair, sum(ns)::BIGINT AS total, count(*) AS times FROM pairs_whole WHERE whole
-      GROUP BY pair ORDER BY total DESC, pair LIMIT 1);
+FROM klogger.recording, (
+    SELECT pair, sum(ns)::BIGINT AS total, count(*) AS times FROM pairs_whole WHERE whole
+    GROUP BY pair ORDER BY total DESC, pair LIMIT 1
+);

@@ -12,7 +12,7 @@
 -- column max [ns]: the longest
 -- column longest: thread of the longest
 -- column when [ns]: when the longest was logged, since the log's start
--- note: Fields in ns of schemata without analyses of their own. A point in time is such a field too.
+-- note: Fields in ns of schemata without analyses of their own; also those that are points in time.
 -- empty: no event has a field in ns
 
 CREATE TEMP TABLE times_each AS $fields;

@@ -15,9 +15,8 @@
 -- column p99 [ns, 0.99 of each]: 99 of 100 took no longer
 -- column p999 [ns, 0.999 of each]: 999 of 1000 took no longer
 -- column max [ns, max]: the longest
--- column lengths [spark, each, sum]: how many took how long: under 2 µs, 4 µs, and so on, each bar twice
---     as
---     long, up to over 1 s
+-- column lengths [spark, each, sum]: how many took how long: under 2 µs, 4 µs, and so on, each bar
+--     twice as long, up to over 1 s
 -- column shown: device and kind
 -- column took [ns]: time in the driver and the device
 -- column part [share]: requests that took no longer

@@ -12,8 +12,8 @@
 -- column p50 [ns, 0.5 of each]: half of the quanta are shorter
 -- column p90 [ns, 0.9 of each]: nine of ten are shorter
 -- column max [ns, max]: the longest
--- column lengths [spark, each, sum]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar
---     twice as long, up to over 1 s
+-- column lengths [spark, each, sum]: how many quanta are how long: under 2 µs, 4 µs, and so on,
+--     each bar twice as long, up to over 1 s
 -- column quantum [ns, neither]: length of an effective quantum
 -- column part [share]: quanta that are not longer
 -- note: An effective quantum is the time from being chosen to run to the next switch on that CPU.

@@ -12,8 +12,8 @@
 -- column p99 [ns, 0.99 of each]: 99 of 100 are shorter
 -- column max [ns, max]: the longest
 -- column over_1ms [share, less, of waits]: waits of more than 1 ms
--- column lengths [spark, each, sum]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar
---     twice as long, up to over 1 s
+-- column lengths [spark, each, sum]: how many waits are how long: under 2 µs, 4 µs, and so on, each
+--     bar twice as long, up to over 1 s
 -- column shown: program
 -- column wait [ns]: time that a thread waited for a CPU
 -- column part [share]: waits that are not longer

@@ -12,8 +12,8 @@
 -- column p99 [ns, 0.99 of each]: 99 of 100 are shorter
 -- column max [ns, max]: the longest
 -- column over_1ms [share, of requests]: delays of more than 1 ms
--- column lengths [spark, each, sum]: how many delays are how long: under 2 µs, 4 µs, and so on, each bar
---     twice as long, up to over 1 s
+-- column lengths [spark, each, sum]: how many delays are how long: under 2 µs, 4 µs, and so on,
+--     each bar twice as long, up to over 1 s
 -- column delay [ns]: from NEED_RESCHED to the next SCHED_ENTER on that CPU
 -- column part [share]: delays that are not longer
 -- note: Of several requests before one call, the first counts. A request that comes while the
