@@ -121,6 +121,7 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
          "(VALUES ([2, 0, 80, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1))",
          ["127.0.0.1:80"]),
         ("errno", "errno({0})", "(VALUES (5, 1), (6, 2))", ["5", "6"]),
+        ("syscall", "syscall({0})", "(VALUES (5, 1), (6, 2))", ["5", "6"]),
         ("span_text", "span_text({0}, {1}, 8)", "(VALUES ('read', 4096), ('lock', NULL))",
          ["read 4096 B at 8", "lock"]),
         ("klogger_word", "klogger_word({0})", "(VALUES ('a b', 1), ('c', 2))", ['"a b"', "c"]),

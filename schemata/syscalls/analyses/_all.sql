@@ -2,6 +2,8 @@
 -- syscalls_made: one row for each system call that has returned: pid, time, call, result, took (0:
 -- it began before the recording). syscalls_open: those that had not returned at the end.
 
+-- Sums of damaged times are too big for an integer.
+CREATE TEMP MACRO syscalls_big(x) AS least(x, 9223372036854775807)::BIGINT;
 CREATE TEMP TABLE syscalls_made AS
 SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took FROM (
     SELECT tid, time, call, result, took FROM CALL0
@@ -9,7 +11,8 @@ SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took F
     UNION ALL SELECT tid, time, call, result, took FROM CALL2
     UNION ALL SELECT tid, time, call, result, took FROM CALL3
     UNION ALL SELECT tid, time, call, result, took FROM CALL4
-    UNION ALL SELECT tid, time, call, result, took FROM CALL
+    UNION ALL SELECT tid, time, call, result, took FROM CALL5
+    UNION ALL SELECT tid, time, call, result, took FROM CALL6
     UNION ALL SELECT tid, time, call, result, took FROM ON_FILE
     UNION ALL SELECT tid, time, call, result, took FROM TRANSFER
     UNION ALL SELECT tid, time, call, result, took FROM FILE_NUMBER
@@ -19,7 +22,7 @@ SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took F
     UNION ALL SELECT tid, time, call, result, took FROM OPENED
     UNION ALL SELECT tid, time, call, result, took FROM PATH
     UNION ALL SELECT tid, time, call, result, took FROM PATHS
-    UNION ALL SELECT tid, time, call, result, took FROM COPIED
+    UNION ALL SELECT tid, time, call, result, took FROM DUPLICATED
     UNION ALL SELECT tid, time, call, result, took FROM MADE
     UNION ALL SELECT tid, time, call, result, took FROM FCNTL
     UNION ALL SELECT tid, time, call, result, took FROM IOCTL
@@ -37,12 +40,12 @@ SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took F
     UNION ALL SELECT tid, time, call, result, took FROM CLOCK
     UNION ALL SELECT tid, time, call, result, took FROM SIGNAL
     UNION ALL SELECT tid, time, call, result, took FROM ACTION
-    UNION ALL SELECT tid, time, call, result, took FROM WAIT
+    UNION ALL SELECT tid, time, call, result, took FROM CHILD
     UNION ALL SELECT tid, time, call, result, took FROM CLONE
-    UNION ALL SELECT tid, time, call, result, took FROM EXEC
+    UNION ALL SELECT tid, time, call, result, took FROM EXECUTED
     UNION ALL SELECT tid, time, call, result, took FROM PRCTL
     UNION ALL SELECT tid, time, call, result, took FROM LIMITED
-    UNION ALL SELECT tid, time, call, result, took FROM MAPPED
+    UNION ALL SELECT tid, time, call, result, took FROM MAPPING
     UNION ALL SELECT tid, time, call, result, took FROM MEMORY
 );
 

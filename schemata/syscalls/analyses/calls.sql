@@ -2,10 +2,10 @@
 -- title: System calls
 -- question: Which system calls does each program make, how many fail, and what do they take?
 -- order: 10
--- events: CALL0, CALL1, CALL2, CALL3, CALL4, CALL, ON_FILE, TRANSFER, FILE_NUMBER, PASSED, SEEK,
---   RANGE, OPENED, PATH, PATHS, COPIED, MADE, FCNTL, IOCTL, SOCKET, ADDRESS, MESSAGE,
---   SOCKET_OPTION, ON_SOCKET, POLL, SELECTED, EPOLL_WAIT, EPOLL_CTL, FUTEX, SLEEP, CLOCK,
---   SIGNAL, ACTION, WAIT, CLONE, EXEC, PRCTL, LIMITED, MAPPED, MEMORY, UNFINISHED
+-- events: CALL0, CALL1, CALL2, CALL3, CALL4, CALL5, CALL6, ON_FILE, TRANSFER, FILE_NUMBER, PASSED,
+--   SEEK, RANGE, OPENED, PATH, PATHS, DUPLICATED, MADE, FCNTL, IOCTL, SOCKET, ADDRESS, MESSAGE,
+--   SOCKET_OPTION, ON_SOCKET, POLL, SELECTED, EPOLL_WAIT, EPOLL_CTL, FUTEX, SLEEP, CLOCK, SIGNAL,
+--   ACTION, CHILD, CLONE, EXECUTED, PRCTL, LIMITED, MAPPING, MEMORY, UNFINISHED
 -- include: _all
 -- picture: bars x=took y=who
 -- combine: sum
@@ -23,7 +23,7 @@
 
 CREATE TEMP TABLE syscalls_calls AS
 SELECT program, call, count(*) AS calls, count(*) FILTER (result BETWEEN -4095 AND -1) AS errors,
-    sum(took)::BIGINT AS took, max(took)::BIGINT AS max
+    syscalls_big(sum(took)) AS took, syscalls_big(max(took)) AS max
 FROM klogger.with_program('syscalls_made') GROUP BY ALL;
 
 -- table
