@@ -3,7 +3,7 @@
 //! asks it hang, perhaps beyond any signal. So a child asks first, which may be left behind.
 
 use super::check;
-use crate::asleep::{LOOK, Sleep};
+use crate::asleep::{self, LOOK, Sleep};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -41,17 +41,29 @@ fn ask(root: RawFd, path: &Path, resolve: u64) -> io::Result<()> {
         }
         child
     };
-    let ended = super::pidfd_open(child.cast_unsigned())?;
+    let ended = super::pidfd_open(child.cast_unsigned()).inspect_err(|_| {
+        // SAFETY: no pointers that are used.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    })?;
     let mut sleep = Sleep::of_pid(child.cast_unsigned());
     let is_over = || super::poll_readable(&[ended.as_fd()], LOOK).is_ok_and(|r| r == [true]);
     let mut silent = false;
     while !silent && !is_over() {
         silent = sleep.is_too_long();
     }
-    // SAFETY: no pointers that are used. One that hangs ends when it can; it is reaped with us.
+    let mut status = 0;
+    // SAFETY: a pointer to a number. One that hangs ends when it can.
     unsafe {
         libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), if silent { libc::WNOHANG } else { 0 });
+        libc::waitpid(child, &mut status, if silent { libc::WNOHANG } else { 0 });
+    }
+    if silent {
+        asleep::leave(child);
+    } else if !libc::WIFEXITED(status) {
+        return Err(io::Error::other("the process that looks for it was killed"));
     }
     match silent {
         true => Err(io::Error::new(io::ErrorKind::TimedOut, SILENT)),
@@ -59,8 +71,8 @@ fn ask(root: RawFd, path: &Path, resolve: u64) -> io::Result<()> {
     }
 }
 
-/// In the child: asks for the file, without opening it. It holds nothing else open, because it may
-/// live on when this process has ended.
+/// In the child: asks for the file, and for the beginning of a regular one. It holds nothing else
+/// open, because it may live on when this process has ended.
 ///
 /// # Safety
 /// `how` is valid, and `path` lives on.
@@ -74,6 +86,13 @@ unsafe fn look(root: RawFd, path: &CString, how: &libc::open_how) {
         let mut about: libc::statx = std::mem::zeroed();
         let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_FORCE_SYNC;
         libc::statx(found, c"".as_ptr(), flags, libc::STATX_BASIC_STATS, &mut about);
+        if u32::from(about.stx_mode) & libc::S_IFMT == libc::S_IFREG {
+            let mut first = [0u8; 64];
+            let mut how = *how;
+            how.flags = (libc::O_RDONLY | libc::O_NONBLOCK) as u64;
+            let opened = libc::syscall(libc::SYS_openat2, root, path.as_ptr(), &how, size);
+            libc::read(opened as libc::c_int, first.as_mut_ptr().cast(), first.len());
+        }
     }
 }
 

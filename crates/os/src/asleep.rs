@@ -47,7 +47,20 @@ impl Sleep {
 }
 
 /// Children that were given up: a signal may not end them until the server answers.
-static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+
+/// Whether a child has ended, and is reaped.
+fn is_over(child: libc::pid_t) -> bool {
+    // SAFETY: takes numbers. Nobody else waits for it.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
+}
+
+/// Has a child that was killed reaped later, when another one is left.
+pub fn leave(child: libc::pid_t) {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.push(child);
+    left.retain(|child| !is_over(*child));
+}
 
 /// Ends a child without waiting for it for long.
 pub fn give_up(mut child: Child) {
@@ -60,9 +73,7 @@ pub fn give_up(mut child: Child) {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-    left.push(child);
+    leave(child.id().cast_signed());
 }
 
 #[cfg(test)]

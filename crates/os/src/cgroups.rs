@@ -80,6 +80,14 @@ pub(crate) fn mounts(info: &str) -> impl Iterator<Item = Mount> {
     info.lines().filter_map(mount)
 }
 
+/// Where the file system of a path is mounted, by the names alone: none of them is asked. `None`:
+/// at the root, or it cannot be told.
+pub fn mount_of(path: &Path) -> Option<PathBuf> {
+    let info = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let within = mounts(&info).map(|mount| mount.at).filter(|at| path.starts_with(at));
+    within.max_by_key(|at| at.as_os_str().len()).filter(|at| at != Path::new("/"))
+}
+
 impl Cgroup {
     /// Whether a thread is in it, or in one of its descendants.
     pub fn has(&self, tid: u32) -> bool {
@@ -98,6 +106,12 @@ impl Cgroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mount_of_a_path_is_the_innermost() {
+        assert_eq!(mount_of(Path::new("/proc/1/exe")), Some("/proc".into()));
+        assert_eq!(mount_of(Path::new("/")), None);
+    }
 
     #[test]
     fn mounts_of_both_versions() {

@@ -32,6 +32,17 @@ pub fn output(mut command: Command, most: usize, within: Duration) -> io::Result
     heard.map(|[stdout, stderr]| Said { status, stdout, stderr })
 }
 
+/// Has a child killed when this thread ends, and keeps the signals of a terminal from it.
+pub fn end_with_us(command: &mut Command) {
+    let enter = || {
+        // SAFETY: takes numbers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec only a system call is made.
+    unsafe { command.process_group(0).pre_exec(enter) };
+}
+
 /// Both outputs, until the process has ended.
 fn listen(child: &mut Child, most: usize, until: Instant) -> io::Result<[Vec<u8>; 2]> {
     let ended = super::pidfd_open(child.id())?;

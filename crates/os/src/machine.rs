@@ -32,6 +32,13 @@ pub fn online_cpus() -> Result<Vec<u32>, Error> {
     parse_cpu_list(text.trim()).ok_or_else(unknown)
 }
 
+/// How many the kernel makes room for, in what it has for each CPU; at least those that are online.
+pub fn possible_cpus() -> u64 {
+    let cpus =
+        parse_cpu_list(&line("/sys/devices/system/cpu/possible")).or_else(|| online_cpus().ok());
+    cpus.map_or(1, |cpus| cpus.len() as u64)
+}
+
 /// The same while recording: `None` if it cannot be read, which the ledger says.
 pub fn online_cpus_now() -> Option<Vec<u32>> {
     let found = online_cpus().map_err(|e| io::Error::other(e.message));

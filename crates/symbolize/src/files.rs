@@ -3,8 +3,10 @@
 //! it is a regular file, and its build id must be the one in the log.
 
 use crate::elf::{Facts, facts};
+use crate::finder::kind_of;
 use crate::perf_map::BYTES_MAX;
 use klogger_log::code::File as Code;
+use klogger_os::cgroups::mount_of;
 use klogger_os::files::{
     FileId, effective_uid, folder_of, look_at, open_of, open_regular, open_seen_regular,
 };
@@ -95,7 +97,7 @@ impl Search {
 
     /// What `look` finds, unless this did not answer before.
     fn ask<T>(&self, what: String, step: Step, look: impl FnOnce() -> T) -> Option<T> {
-        if self.silent.contains(&what) {
+        if self.silent.contains(&what) || self.silent.contains(kind_of(&what)) {
             return None;
         }
         step(&what);
@@ -261,9 +263,13 @@ fn vdso() -> io::Result<NamedTempFile> {
     Ok(copy)
 }
 
-/// What is asked for a path: files of a folder that did not answer are not asked for.
+/// What is asked for a path: files that are mounted where one did not answer are not asked for; of
+/// what everything else is mounted in, those of the same folder.
 fn folder(path: &Path) -> String {
-    format!("folder {}", folder_of(path).display())
+    match mount_of(path) {
+        Some(mount) => format!("mount {}", mount.display()),
+        None => format!("folder {}", folder_of(path).display()),
+    }
 }
 
 fn is_hex(file: &Code) -> bool {

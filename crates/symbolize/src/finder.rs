@@ -4,12 +4,13 @@
 //! process: if it hangs, it is given up, and another one does without what did not answer.
 
 use crate::elf::Facts;
-use crate::files::{Found, Search};
+use crate::files::{Found, SILENT, Search};
 use crate::perf_map::ALL_MAX;
 use crate::unwind::Rule;
 use crate::{Missing, worker};
 use klogger_log::code::{File, Function};
 use klogger_os::asleep::{LOOK, Sleep, give_up};
+use klogger_os::children::end_with_us;
 use klogger_os::{confine, files::pass_on, mapped, roots};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ pub const FINDER: &str = "find-code";
 const LONGER: Duration = Duration::from_secs(10);
 /// How often another process goes on after one that hung.
 const TRIES: usize = 16;
+/// How many of a kind may hang before no more are asked.
+const OF_A_KIND: usize = 3;
 
 /// A file, and the places in it whose names are wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -109,13 +112,21 @@ pub fn ask(wanted: &[Wanted], search: &Search, deadline: Instant) -> Vec<Answer>
             Ok(End::Answers(answers)) if answers.len() == wanted.len() => return answers,
             Ok(End::Answers(_)) => break,
             Ok(End::Hung(what)) => {
-                asked.silent.insert(what);
+                // Of many that do not answer, no more of the same kind is asked.
+                let kind = kind_of(&what).to_string();
+                let same = asked.silent.iter().filter(|silent| kind_of(silent) == kind).count();
+                asked.silent.insert(if same < OF_A_KIND { what } else { kind });
             }
             Ok(End::TooLate) => return none("finding its names takes too long"),
             Err(e) => return none(&format!("it cannot be looked for: {e}")),
         }
     }
     none("it cannot be looked for")
+}
+
+/// The first word of what is asked: `folder`, `mount`, `root`, `process`, `map`, `read`.
+pub fn kind_of(what: &str) -> &str {
+    what.split_once(' ').map_or(what, |(kind, _)| kind)
 }
 
 enum End {
@@ -138,6 +149,7 @@ fn start(asked: &Asked) -> io::Result<Child> {
     let roots = asked.roots.iter().flat_map(roots::Passed::descriptors);
     let mapped = asked.mapped.iter().flat_map(mapped::Passed::descriptors);
     pass_on(&mut command, roots.chain(mapped).collect());
+    end_with_us(&mut command);
     let mut child = command.spawn()?;
     if let Some(input) = child.stdin.take() {
         // One that has failed already does not read: then there are no answers.
@@ -253,7 +265,10 @@ fn answers(
     // Maps are at the end: their sizes are chosen by programs, and the time is for all.
     jobs.sort_by_key(|job| job.request.is_map);
     let requests: Vec<worker::Request> = jobs.iter().map(|job| job.request.clone()).collect();
-    let read = worker::ask(&requests, &search.debug, deadline, asks);
+    let read = match search.silent.contains(worker::FILES) {
+        true => vec![Err(SILENT.into()); requests.len()],
+        false => worker::ask(&requests, &search.debug, deadline, asks),
+    };
     for (job, found) in jobs.into_iter().zip(read) {
         let Job { at, identified, looked, .. } = job;
         answers[at] = Some(match found {

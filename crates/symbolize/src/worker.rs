@@ -22,6 +22,8 @@ use std::time::Instant;
 /// The word with which klogger is started as this process.
 pub const WORKER: &str = "name-code";
 
+/// What is asked before they are read: the rules of the process that reads name them.
+pub const FILES: &str = "read files";
 /// How often a new process goes on after one that failed.
 const TRIES: usize = 16;
 /// An answer of one file is no longer than this.
@@ -82,9 +84,8 @@ fn one_process(
     asks: Step,
     answers: &mut Vec<Answer>,
 ) -> io::Result<String> {
-    asks("the files that are read");
+    asks(FILES);
     let mut child = start(requests, debug)?;
-    finder::reads();
     let wanted = answers.len() + requests.len();
     let lines = lines_of(&mut child)?;
     let mut sleep = Sleep::of(&child);
@@ -119,6 +120,9 @@ fn start(requests: &[Request], debug: &[PathBuf]) -> io::Result<Child> {
     let read: Vec<&Path> = paths.chain([program.as_path()]).collect();
     // As root it reads files that only root can read; so it can read these, and change none.
     confine(&mut command, &Permits { read: &read, write: &[], as_stranger: false, limits: LIMITS });
+    // From here on no file is looked up. What is asked next waits for the process, which may wait
+    // for a CPU.
+    finder::reads();
     let mut child = command.spawn()?;
     let asked = Requests { debug: debug.to_vec(), requests: requests.into() };
     if let Some(input) = child.stdin.take() {
