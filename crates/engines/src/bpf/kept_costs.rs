@@ -10,6 +10,7 @@ use klogger_os::{machine, monotonic_ns};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -58,6 +59,12 @@ pub fn name(of: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
     boot().hash(&mut hasher);
+    // Of this build, and of what changes the speed of programs in this kernel.
+    let program = std::env::current_exe().and_then(std::fs::metadata).ok();
+    program.map(|is| (is.len(), is.mtime(), is.mtime_nsec())).hash(&mut hasher);
+    ["kernel/bpf_stats_enabled", "net/core/bpf_jit_harden"]
+        .map(|name| machine::line(&format!("/proc/sys/{name}")))
+        .hash(&mut hasher);
     of.hash(&mut hasher);
     format!("{:016x}.json", hasher.finish())
 }

@@ -136,6 +136,12 @@ impl Shared {
         all.contains(&name)
     }
 
+    /// Whether it is a map of which a recording has one, in whichever objects it is.
+    pub fn is_one(name: &str) -> bool {
+        let some = [STACKS, STACKLESS, USER_STACKS, CALL_TABLE, ON_ENTRY, ON_EXIT];
+        Shared::is_always(name) || some.contains(&name)
+    }
+
     fn map(&self, name: &str) -> Option<&OwnedFd> {
         match name {
             RINGS => Some(&self.rings),

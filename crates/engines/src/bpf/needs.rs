@@ -13,6 +13,7 @@ use klogger_ring::Rings;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::host_kernel;
 use libbpf_rs::{MapType, OpenObject};
+use std::collections::BTreeSet;
 
 /// The recorder itself, its threads and buffers.
 const RECORDER: u64 = 16 << 20;
@@ -49,25 +50,26 @@ pub fn unmeasured() -> Costs {
 /// Bytes of all maps but the rings. Those that all objects share are made once.
 fn tables(units: &[(&CompiledSchema, u16)], config: &Config) -> Result<u64, Error> {
     let mut bytes = 0;
-    for (number, (unit, _)) in units.iter().enumerate() {
+    let mut shared = BTreeSet::new();
+    for (unit, _) in units {
         let mut open = load::open_object(unit, Default::default(), config, None, None)?;
         states::set_sizes(&mut open, &unit.schema)?;
-        bytes += of_object(&open, number == 0);
+        bytes += of_object(&open, &mut shared);
     }
     Ok(bytes)
 }
 
-fn of_object(open: &OpenObject, first: bool) -> u64 {
+/// `shared`: those of other objects that all share.
+fn of_object(open: &OpenObject, shared: &mut BTreeSet<String>) -> u64 {
+    let cpus = machine::possible_cpus();
     let maps = open.maps().filter(|map| {
         let name = map.name().to_string_lossy();
         let is_ring = [RINGS, LARGER, NESTED_RINGS].contains(&&*name);
-        !is_ring && (first || !Shared::is_always(&name))
+        !is_ring && (!Shared::is_one(&name) || shared.insert(name.into_owned()))
     });
     maps.map(|map| {
         let copies = match map.map_type() {
-            MapType::PercpuArray | MapType::PercpuHash | MapType::LruPercpuHash => {
-                machine::online_cpus().map_or(1, |cpus| cpus.len() as u64)
-            }
+            MapType::PercpuArray | MapType::PercpuHash | MapType::LruPercpuHash => cpus,
             _ => 1,
         };
         let entry = u64::from(map.key_size() + map.value_size()).next_multiple_of(8);

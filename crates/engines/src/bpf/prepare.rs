@@ -16,7 +16,7 @@ use klogger_os::Error;
 use klogger_os::threads;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
-use klogger_schema::model::{Counter, Schema};
+use klogger_schema::model::{Counter, ProbeKind, Schema, Target};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel::{self, Preemption};
 use std::thread;
@@ -55,7 +55,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         check_overwrite(unit, &plan, &config)?;
         plans.push(plan);
     }
-    check_files(&plans)?;
+    check_files(units, &plans)?;
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
     let (engine, prepared) = thread::scope(|scope| {
         let load = || threads::start_in(scope, || Prepared::load(&named, &types, &config));
@@ -115,14 +115,21 @@ fn larger_ring(size: u64, memory: u64) -> usize {
 }
 
 /// Descriptors of a recording, at least: those of each schema are its maps, and at each place a
-/// program and what attaches it.
+/// program and what attaches it. All system calls of a probe have one program.
 const FILES: u64 = 60;
 const FILES_OF_SCHEMA: u64 = 10;
 const FILES_OF_PLACE: u64 = 2;
 
 /// Where they do not suffice, messages of the kernel name all sorts of causes.
-fn check_files(plans: &[Vec<Plan>]) -> Result<(), Error> {
-    let places: usize = plans.iter().flatten().map(|plan| plan.places.len()).sum();
+fn check_files(units: &[(&CompiledSchema, u16)], plans: &[Vec<Plan>]) -> Result<(), Error> {
+    let probes = units.iter().flat_map(|(unit, _)| &unit.schema.probes);
+    let places = probes.zip(plans.iter().flatten()).map(|(probe, plan)| {
+        let target = plan.target.and_then(|number| probe.targets.get(number));
+        let is_call =
+            |target: &Target| matches!(target.kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
+        if target.is_some_and(is_call) { plan.places.len().min(1) } else { plan.places.len() }
+    });
+    let places: usize = places.sum();
     let schemata = plans.len() as u64;
     let needed = FILES + FILES_OF_SCHEMA * schemata + FILES_OF_PLACE * places as u64;
     let limit = os::files::limit();
