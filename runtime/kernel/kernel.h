@@ -19,6 +19,7 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/sched/task_stack.h>
 #include <linux/skbuff.h>
 #include <linux/sysctl.h>
 #include <linux/timekeeping.h>
