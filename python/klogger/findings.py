@@ -39,11 +39,6 @@ def of(result: Result) -> list[Finding]:
     return by_weight(Finding(str(text), weight, result.analysis.name) for text, weight in pairs)
 
 
-def all_of(results: Iterable[Result]) -> list[Finding]:
-    """Of all answers, the heaviest first."""
-    return by_weight(found for result in results for found in of(result))
-
-
 def first(results: Iterable[Result], count: int = COUNT) -> list[Finding]:
     """The heaviest of all. One from each analysis, and more only if there are not enough.
 

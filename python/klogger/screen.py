@@ -56,9 +56,12 @@ def print_screen(
 
 def in_order(results: Iterable[Result]) -> list[Result]:
     """The answers, those with the heaviest findings first."""
-    answers = [r for r in results if r.status == "answer"]
-    first = {f.analysis: -(f.weight or 0.0) for f in reversed(findings.all_of(answers))}
-    return sorted(answers, key=lambda r: first.get(r.analysis.name, 1.0))
+
+    def place(result: Result) -> float:
+        found = findings.of(result)
+        return -(found[0].weight or 0.0) if found else 1.0
+
+    return sorted((r for r in results if r.status == "answer"), key=place)
 
 
 def others(results: list[Result], said: list[Remark]) -> Iterator[tuple[tuple[str, str], str]]:

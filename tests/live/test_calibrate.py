@@ -112,6 +112,8 @@ def test_costs_are_kept(record):
     number = random.getrandbits(30)
     found = [record(known=number)["preamble"]["costs"] for _ in range(RECORDINGS)]
     whole = [costs for costs in found if not costs["why"]]
+    if len(whole) < 2:
+        pytest.skip("the machine is too busy to measure costs twice")
     for first, second in pairwise(whole):
         assert first["events"] == second["events"] and first["probe"] == second["probe"]
         assert first["age_s"] <= second["age_s"]

@@ -82,7 +82,9 @@ def test_each_planted_call_is_a_line_as_strace_has_it(trace, planted, tmp_path, 
     _, err = run(process)
     assert (process.returncode, err) == (0, "")
     found = parsed(lines.read_text())
-    assert len(found) == len(lines.read_text().splitlines())
+    # Which table of descriptors a thread has, strace does not say.
+    calls = [line for line in lines.read_text().splitlines() if " has descriptors " not in line]
+    assert len(found) == len(calls)
     ours = counted(found, "planted_files")
     strace = strace_calls(planted, tmp_path)
     # Of mmap only those of files are logged. The call that becomes the program is of klogger.
@@ -262,9 +264,10 @@ def test_a_thread_that_was_there_has_its_name(trace):
 
 TIMED = """
 import signal, time
-signal.signal(signal.SIGALRM, lambda *_: None)
+# Blocked, so that it does not come before it is waited for.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
 signal.setitimer(signal.ITIMER_REAL, 0.001)
-signal.pause()
+signal.sigwait({signal.SIGALRM})
 """
 
 

@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent
 BUILTIN = "klogger"
 # Words in names of events that begin something, and of those that end it. An event without such a
 # word begins what one of the same name with such a word ends: vfs_read and vfs_read_return.
-BEGINS = re.compile(r"(^|_)(enter|entry|begin|start|issue)(_|$)", re.IGNORECASE)
+BEGINS = re.compile(r"(^|_)(enter|entry|begin|start)(_|$)", re.IGNORECASE)
 ENDS = re.compile(r"(^|_)(exit|end|done|complete|finish|return|stop)(_|$)", re.IGNORECASE)
 
 

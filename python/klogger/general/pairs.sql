@@ -12,9 +12,9 @@
 -- column max [ns]: the longest
 -- column longest: thread of the longest
 -- column unpaired [count]: events of the two that are not in a pair
--- note: Pairs by name: X_enter and X_exit, X_begin and X_end, X_start and X_done, X_issue and
---     X_complete, and the like. In one thread at a time: what one thread begins and another ends is
---     not paired.
+-- note: Pairs by name: X_enter and X_exit, X_begin and X_end, X_start and X_done, and the like. In
+--     one thread at a time: what one thread begins and another one, or an interrupt, ends is not
+--     paired.
 -- note: What logging took is in the times.
 -- empty: no thread logged two events whose names make a pair
 
