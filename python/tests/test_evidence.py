@@ -74,7 +74,9 @@ def run(folder: Path, *words: str, **more: str) -> dict[str, Any]:
     log = support.ROOT / "tests/logs/v3.klog"
     (suite / "test_some.py").write_text(TESTS.replace("LOG_OF_THE_TESTS", str(log)))
     counted = folder / "counted.json"
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    # Nor which tests this run was asked for.
+    ours = ("PYTEST_", "KLOGGER_FULL", "KLOGGER_SLOW")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     env |= {"KLOGGER_TALLY": str(counted), "PYTHONPATH": str(support.ROOT / "tests"), **more}
     command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder / 'base'}", *words]
     done = subprocess.run(

@@ -234,3 +234,12 @@ def test_a_frame_is_json_as_a_report_has_it() -> None:
     found = frame().as_json()
     assert found["events_per_s"] == 200_000 and found["analyses"][0]["table"][0]["times"] == 10
     assert set(found["cost"]) == {"share", "recorder_share", "frame_s", "every_s"}
+
+
+def test_the_file_of_the_output_stays_open_for_the_command(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("before\n")
+    args = top.parser().parse_args(["--output", str(out), "-a"])
+    with open(top.output_of(args), "a") as file:
+        file.write("after\n")
+    assert out.read_text() == "before\nafter\n"

@@ -170,8 +170,9 @@ def output_of(args: argparse.Namespace) -> str:
     if args.output is None:
         return os.devnull
     # The command opens it by this descriptor: the path may lead elsewhere by then.
-    file = os.dup(outputs.continued(args.output, append=True).fileno())
-    return f"/proc/{os.getpid()}/fd/{file}"
+    with outputs.continued(args.output, append=True) as file:
+        descriptor = os.dup(file.fileno())
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 def title(args: argparse.Namespace, command: list[str]) -> str:
