@@ -108,6 +108,25 @@ def test_unknown_schema(refused):
     assert one_message(error)
 
 
+def test_two_schemata_that_give_one_name_other_texts(refused, recorder):
+    """In SQL and in the log it is one function: of one of them the texts would be wrong."""
+    probe = "probe tracepoint sched_process_exit(struct task_struct *p) {{ klogger({}, p->pid); }}"
+    for schema, texts in ("one", '1 "x"'), ("two", '1 "y"'):
+        event = schema.upper()
+        (recorder.dir / f"{schema}.klogger").write_text(
+            f"schema {schema}\nenum Kind {{ {texts} }}\nevent {event} {{ int a as Kind }}\n"
+            + probe.format(event)
+        )
+    refused(
+        "record", "-s", "one.klogger", "-s", "two.klogger", "--", "true",
+        says=["'one' and 'two' both declare 'Kind', with other texts", "rename it"],
+    )  # fmt: skip
+    same = (recorder.dir / "one.klogger").read_text().replace("ONE", "TWO")
+    (recorder.dir / "two.klogger").write_text(same.replace("schema one", "schema two"))
+    done, _ = recorder.run("-s", "one.klogger", "-s", "two.klogger", "--", "true")
+    assert done.code == 0, done.err
+
+
 def test_no_schema_file(refused):
     refused(
         "record", "-s", "./no/such.klogger", "-o", "x.klog", "--", "true", says=["no/such.klogger"]

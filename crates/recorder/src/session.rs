@@ -10,7 +10,7 @@ mod status;
 
 use self::segments::Segments;
 use self::status::Rate;
-use super::checks::{check_clocks, check_events, check_limits, layouts};
+use super::checks::{check_clocks, check_decodings, check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
 use crate::actions::Actions;
 use crate::actions::finder::Finder;
@@ -96,6 +96,7 @@ impl Session {
         let enums = enums::fill(&mut options.request);
         let request = &options.request;
         let layouts = layouts(request)?;
+        check_decodings(request)?;
         if !request.programs {
             check_events(&request.disabled, &layouts)?;
         }

@@ -37,14 +37,14 @@ FROM (
 
 -- table
 SELECT comm(tgid, time) AS program, format('{}:{}', tgid, hex(lock)) AS lock,
-    lock_kind(kind) AS kind, taken, waited,
+    lock_object(kind) AS kind, taken, waited,
     CASE WHEN taken > 0 THEN least(waited / taken, 1) END AS contended, tries, failed, released,
     woke, greatest(1 - calls / greatest(operations, 1), 0) AS free, threads
 FROM uncontended ORDER BY waited DESC, operations DESC, tgid, lock;
 
 -- picture
 WITH most AS (FROM uncontended ORDER BY operations DESC, tgid, lock LIMIT 12)
-SELECT format('{} {}', lock_kind(kind), hex(lock)) AS lock, how, times FROM (
+SELECT format('{} {}', lock_object(kind), hex(lock)) AS lock, how, times FROM (
     SELECT *, 'without the kernel' AS how,
         greatest(operations - calls - failed, 0) AS times FROM most
     UNION ALL SELECT *, 'waited' AS how, waited AS times FROM most
