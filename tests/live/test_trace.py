@@ -142,6 +142,14 @@ def test_only_these_calls(trace, tmp_path):
     assert calls == {"openat", "read"}
 
 
+def test_an_event_with_an_empty_line_is_printed_if_it_is_asked_for(trace):
+    command = ["--", "sh", "-c", "true; ls / >/dev/null"]
+    _, err = run(trace("-s", FILES, *command))
+    assert "openat(" in err and "DESCRIPTORS" not in err and " descriptors" not in err, err
+    _, err = run(trace("-s", FILES, "-e", "DESCRIPTORS", *command))
+    assert err.count(" DESCRIPTORS id=0x") >= 3, err
+
+
 def test_json_is_as_the_log_has_it(trace, recorder, tmp_path):
     lines, log = tmp_path / "lines", tmp_path / "a.klog"
     process = trace("-s", FILES, "--format", "json", "-o", lines, "--log", log, "--", "true")

@@ -73,6 +73,11 @@ pub const fn pad8(bytes: u32) -> u32 {
 }
 
 impl EventLayout {
+    /// `line EVENT ""`: it is there for analyses, and says nothing to people.
+    pub fn has_empty_line(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.text.is_empty())
+    }
+
     pub fn new(schema: &str, event: &Event, id: u16) -> EventLayout {
         let mut end = HEADER_SIZE;
         let fields = event

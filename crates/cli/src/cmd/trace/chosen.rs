@@ -109,7 +109,8 @@ impl Chosen {
         let is_named = || self.events.contains(&event.name);
         match place {
             _ if self.is_everything() || !self.schemas.contains(&event.schema) => {
-                if plain && joined.is_kept(at) { Shown::Never } else { Shown::Always }
+                let helps = joined.is_kept(at) || event.has_empty_line();
+                if plain && helps { Shown::Never } else { Shown::Always }
             }
             _ if is_named() => Shown::Always,
             Some(field) if !self.calls.is_empty() => Shown::OfCall(field),

@@ -64,7 +64,11 @@ impl Text {
     /// Learns the events of a preamble; called again when it has become longer.
     pub fn learn(&mut self, events: &[EventLayout]) {
         let how = |event: &EventLayout| How {
-            line: event.line.as_ref().and_then(|line| parts(&line.text).ok()),
+            line: event
+                .line
+                .as_ref()
+                .filter(|_| !event.has_empty_line())
+                .and_then(|line| parts(&line.text).ok()),
             owner: klogger_export::owner(event),
             builtin: Builtin::of(event),
         };
