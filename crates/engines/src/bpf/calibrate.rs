@@ -101,8 +101,8 @@ pub struct Prepared {
 
 struct OfSchema {
     events: Vec<String>,
-    /// Under which name its costs are kept.
-    name: String,
+    /// Under which name its costs are kept, if they can be.
+    name: Option<String>,
     costs: Result<Source, Error>,
 }
 
@@ -124,7 +124,8 @@ impl Prepared {
             // Not by its object: that has names of files which are others each time.
             let logged = format!("{:?}", unit.schema.events);
             let name = kept_costs::name((logged, place, pinned_to, kind));
-            let costs = match kept_costs::find(&name, FIRST_EVENT as usize + events.len()) {
+            let arms = FIRST_EVENT as usize + events.len();
+            let costs = match name.as_ref().and_then(|name| kept_costs::find(name, arms)) {
                 Some(kept) => Ok(Source::Kept(kept)),
                 None => Arms::load(unit, place, pinned_to, config).map(Source::Loaded),
             };
@@ -150,8 +151,9 @@ impl Prepared {
             match measured {
                 Ok(measured) => {
                     let is_whole = add(&mut costs, &one.events, &measured);
-                    if is_whole && matches!(one.costs, Ok(Source::Loaded(_))) {
-                        kept_costs::keep(&one.name, &measured);
+                    let name = one.name.as_ref().filter(|_| is_whole);
+                    if let (Some(name), Ok(Source::Loaded(_))) = (name, &one.costs) {
+                        kept_costs::keep(name, &measured);
                     }
                 }
                 Err(why) => costs.why = why,

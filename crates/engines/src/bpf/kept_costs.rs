@@ -45,20 +45,17 @@ impl Measured {
     }
 }
 
-/// Another one after each boot; empty if it cannot be read.
-fn boot() -> String {
-    machine::line("/proc/sys/kernel/random/boot_id")
+/// Another one after each boot, if it can be read.
+fn boot() -> Option<String> {
+    Some(machine::line("/proc/sys/kernel/random/boot_id")).filter(|id| !id.is_empty())
 }
 
-fn is_boot_known() -> bool {
-    !boot().is_empty()
-}
-
-/// The name for what is measured of this: everything on which the costs depend.
-pub fn name(of: impl Hash) -> String {
+/// The name for what is measured of this: everything on which the costs depend. None if it is not
+/// known which boot this is: then nothing is kept.
+pub fn name(of: impl Hash) -> Option<String> {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
-    boot().hash(&mut hasher);
+    boot()?.hash(&mut hasher);
     // Of this build, and of what changes the speed of programs in this kernel.
     let program = std::env::current_exe().and_then(std::fs::metadata).ok();
     program.map(|is| (is.len(), is.mtime(), is.mtime_nsec())).hash(&mut hasher);
@@ -66,12 +63,12 @@ pub fn name(of: impl Hash) -> String {
         .map(|name| machine::line(&format!("/proc/sys/{name}")))
         .hash(&mut hasher);
     of.hash(&mut hasher);
-    format!("{:016x}.json", hasher.finish())
+    Some(format!("{:016x}.json", hasher.finish()))
 }
 
 /// What was measured before, if it is of so many arms.
 pub fn find(name: &str, arms: usize) -> Option<Measured> {
-    is_boot_known().then(|| find_in(Path::new(FOLDER), name, arms)).flatten()
+    find_in(Path::new(FOLDER), name, arms)
 }
 
 fn find_in(folder: &Path, name: &str, arms: usize) -> Option<Measured> {
@@ -88,9 +85,7 @@ fn find_in(folder: &Path, name: &str, arms: usize) -> Option<Measured> {
 
 /// That it cannot be kept is no fault of a recording: the next one measures again.
 pub fn keep(name: &str, measured: &Measured) {
-    if is_boot_known() {
-        _ = keep_in(Path::new(FOLDER), name, measured);
-    }
+    _ = keep_in(Path::new(FOLDER), name, measured);
 }
 
 fn keep_in(folder: &Path, name: &str, measured: &Measured) -> io::Result<()> {

@@ -19,10 +19,12 @@ use std::collections::BTreeSet;
 const RECORDER: u64 = 16 << 20;
 /// The types of the kernel, once read, per byte of their file.
 const PER_BYTE_OF_TYPES: u64 = 7;
-/// The verifier, while it looks at the programs of the bundled schemata, one after the other; and
-/// at those with all events of a schema that measure costs, beside the others.
-const VERIFIER: u64 = 16 << 20;
-const VERIFIER_OF_COSTS: u64 = 64 << 20;
+/// The verifier, while it looks at the programs of the bundled schemata, one after the other.
+const VERIFIER: u64 = 32 << 20;
+/// The same for the program that measures costs, which has all events of a schema: it keeps what is
+/// known at each branch, so that it needs more for each event (measured: up to 6 MiB).
+const VERIFIER_OF_COSTS: u64 = 16 << 20;
+const VERIFIER_OF_EVENT: u64 = 8 << 20;
 
 /// Refuses what does not fit into the control groups of this process: the kernel would kill the
 /// recorder. Returns whether there is memory for measuring what events cost as well.
@@ -38,7 +40,13 @@ pub fn check(
     let types = host_kernel::types_size() * PER_BYTE_OF_TYPES;
     let besides = RECORDER + types + VERIFIER + tables + larger;
     let needed = request.check_group(config.rings, besides, &left)?;
-    Ok(needed + tables + VERIFIER_OF_COSTS <= left.bytes)
+    Ok(needed + tables + of_costs(units) <= left.bytes)
+}
+
+/// The schemata are measured one after the other.
+fn of_costs(units: &[(&CompiledSchema, u16)]) -> u64 {
+    let events = units.iter().map(|(unit, _)| unit.schema.events.len()).max().unwrap_or_default();
+    VERIFIER_OF_COSTS + VERIFIER_OF_EVENT * events as u64
 }
 
 /// What the log says of costs that were not measured.
