@@ -73,8 +73,10 @@ pub fn build(
     out: &Path,
 ) -> Result<Built, CompileError> {
     let tree = Tree::open(kernel)?;
+    let modules = Modules::make(&tree, schemas, builtin)?;
+    // Not before: of what is wrong nothing is left.
     let folder = Folder::make(out).map_err(|e| cannot_build_in(out, e))?;
-    build_in(&tree, schemas, builtin, &folder)
+    modules.copy_to(&folder, Built::in_folder(&tree.release, folder.path(), schemas))
 }
 
 fn cannot_build_in(path: &Path, error: io::Error) -> Error {
@@ -97,7 +99,9 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
         |e: io::Error| Error::new(format!("cannot keep the modules in {}: {e}", folder.display()));
     let (parent, name) = Folder::of_name(&folder).map_err(cannot)?;
     let mut making = PartialFolder::begin(&parent, &name, 0o700).map_err(cannot)?;
-    let made = build_in(&tree, schemas, builtin, making.folder())?;
+    let modules = Modules::make(&tree, schemas, builtin)?;
+    let partial = Built::in_folder(&tree.release, making.folder().path(), schemas);
+    let made = modules.copy_to(making.folder(), partial)?;
     cache::seal(making.folder(), made.files())?;
     let old = making.there().map_err(cannot)?;
     match making.complete(old.as_ref()) {
@@ -164,31 +168,37 @@ fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, 
     Ok(cache::hex(hash)[..32].into())
 }
 
-fn build_in(
-    tree: &Tree,
-    schemas: &[&Schema],
-    builtin: &Schema,
-    out: &Folder,
-) -> Result<Built, CompileError> {
-    let stateful = schemas.iter().enumerate().filter_map(|(i, s)| Some((i, no_state(s)?)));
-    let stateful: Vec<_> = stateful.collect();
-    if !stateful.is_empty() {
-        return Err(CompileError::Rejected(stateful));
+/// What was compiled, in a folder that is removed after it.
+struct Modules {
+    folder: TempDir,
+    warnings: Vec<(usize, Diagnostic)>,
+    /// Until the folder is removed.
+    _uninterrupted: Uninterrupted,
+}
+
+impl Modules {
+    fn make(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<Modules, CompileError> {
+        let stateful = schemas.iter().enumerate().filter_map(|(i, s)| Some((i, no_state(s)?)));
+        let stateful: Vec<_> = stateful.collect();
+        if !stateful.is_empty() {
+            return Err(CompileError::Rejected(stateful));
+        }
+        let uninterrupted = Uninterrupted::begin();
+        let folder = temporary_folder()?;
+        let warnings = Job::new(tree, schemas, builtin, folder.path())?.run()?;
+        Ok(Modules { folder, warnings, _uninterrupted: uninterrupted })
     }
-    // Until the folder is removed.
-    let _uninterrupted = Uninterrupted::begin();
-    let folder = temporary_folder()?;
-    let mut job = Job::new(tree, schemas, builtin, folder.path())?;
-    let warnings = job.run()?;
-    let mut built = Built::in_folder(&tree.release, out.path(), schemas);
-    for file in built.files() {
-        let name = file.file_name().unwrap_or_default();
-        let copied = fs::read(job.work.join(name))
-            .and_then(|bytes| out.write(name, 0o666, Old::Replace, &bytes));
-        copied.map_err(|e| cannot_build_in(file, e))?;
+
+    /// `built`: how the files are called there.
+    fn copy_to(self, out: &Folder, built: Built) -> Result<Built, CompileError> {
+        for file in built.files() {
+            let name = file.file_name().unwrap_or_default();
+            let copied = fs::read(self.folder.path().join(WORK).join(name))
+                .and_then(|bytes| out.write(name, 0o666, Old::Replace, &bytes));
+            copied.map_err(|e| cannot_build_in(file, e))?;
+        }
+        Ok(Built { warnings: self.warnings, ..built })
     }
-    built.warnings = warnings;
-    Ok(built)
 }
 
 /// A module has no tables of the bpf engine.
@@ -205,6 +215,9 @@ fn temporary_folder() -> Result<TempDir, Error> {
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
     folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))
 }
+
+/// Where they are made, in the temporary folder.
+const WORK: &str = "modules";
 
 /// One build: the user's schemata, followed by the built-in one.
 struct Job<'a> {
@@ -230,7 +243,7 @@ impl<'a> Job<'a> {
             tree,
             schemas,
             builtin,
-            work: folder.join("modules"),
+            work: folder.join(WORK),
             tracepoints,
             differ: BTreeSet::new(),
         })
