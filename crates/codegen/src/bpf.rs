@@ -13,7 +13,6 @@ use crate::refusal::Refusal;
 use crate::stack::Within;
 use crate::text::{Text, identifier};
 use crate::{NamedText, parameters, stack, states};
-use attach_points::syscall::is_system_call;
 use attach_points::{Frame, sampled};
 use klogger_schema::model::{CBlock, Schema, Target};
 use std::collections::BTreeSet;
@@ -239,7 +238,7 @@ fn program(
     let list_number = list.unwrap_or_default().to_string();
     let here = here.map(|c| c.replace("LIST", &list_number));
     let arguments: String = here.into_iter().chain(arguments).map(|a| format!(", {a}")).collect();
-    let next = match (is_system_call(target.kind), list) {
+    let next = match (target.kind.is_system_call(), list) {
         (true, Some(n)) => format!(", klogger_next_of_list(klogger_arguments[0], {n})"),
         (true, None) => format!(", klogger_next_of_probe({number})"),
         (false, _) => String::new(),

@@ -148,6 +148,11 @@ impl ProbeKind {
         }
     }
 
+    /// Whether its places are system calls: its programs are reached by way of one for all calls.
+    pub fn is_system_call(self) -> bool {
+        matches!(self, ProbeKind::Syscall | ProbeKind::ReturnSyscall)
+    }
+
     /// Whether the places of such a probe are in programs and libraries.
     pub fn is_in_program(self) -> bool {
         matches!(self, ProbeKind::User | ProbeKind::ReturnUser | ProbeKind::Usdt)
@@ -164,15 +169,14 @@ impl ProbeKind {
     pub fn places_max(self) -> usize {
         match self {
             ProbeKind::User | ProbeKind::ReturnUser | ProbeKind::Usdt => PLACES_IN_PROGRAMS_MAX,
-            ProbeKind::Syscall | ProbeKind::ReturnSyscall => CALLS_MAX,
+            kind if kind.is_system_call() => CALLS_MAX,
             _ => PLACES_MAX,
         }
     }
 
     /// Whether a name, which may be a list, means several attach points.
     pub(crate) fn is_many(self, name: &str) -> bool {
-        let calls = matches!(self, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
-        let all_calls = calls && name == syscall::ALL_CALLS;
+        let all_calls = self.is_system_call() && name == syscall::ALL_CALLS;
         self.takes_many() && !all_calls && (name.contains(", ") || is_pattern(name))
     }
 

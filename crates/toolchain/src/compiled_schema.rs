@@ -9,7 +9,7 @@ use klogger_codegen::{KernelTypes, Refusal, bpf};
 use klogger_os::Error;
 use klogger_schema::Diagnostic;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
+use klogger_schema::model::{Probe, Schema, Target};
 
 /// A schema, compiled.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Plan {
             let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
             let count = left_out.len();
             let why = match target.kind {
-                ProbeKind::Syscall | ProbeKind::ReturnSyscall => {
+                kind if kind.is_system_call() => {
                     "that this kernel does not have, or not with these parameters"
                 }
                 _ => "with other parameters",

@@ -37,9 +37,7 @@ pub fn have_numbers(schema: &Schema, target: &Target) -> bool {
 /// [`call_lists`].
 pub(super) fn number_in_c(kind: ProbeKind) -> Option<&'static str> {
     match kind {
-        ProbeKind::Syscall | ProbeKind::ReturnSyscall => {
-            Some("klogger_place_of_call(klogger_arguments[0], LIST)")
-        }
+        kind if kind.is_system_call() => Some("klogger_place_of_call(klogger_arguments[0], LIST)"),
         kind => kind.finds_place().then_some("klogger_place_of_link(klogger_arguments)"),
     }
 }
@@ -48,7 +46,7 @@ pub(super) fn number_in_c(kind: ProbeKind) -> Option<&'static str> {
 pub fn call_lists(schema: &Schema) -> Vec<Program> {
     let is_one = |p: &Program| {
         let target = &schema.probes[p.probe].targets[p.target];
-        syscall::is_system_call(target.kind) && have_numbers(schema, target)
+        target.kind.is_system_call() && have_numbers(schema, target)
     };
     programs(schema).into_iter().filter(is_one).collect()
 }
@@ -105,7 +103,7 @@ fn candidates(kind: ProbeKind, kernel: &KernelTypes) -> Result<Vec<String>, Erro
     match kind {
         // Also those that are listed as tracepoints.
         ProbeKind::TraceEvent => kernel.trace_events(),
-        ProbeKind::Syscall | ProbeKind::ReturnSyscall => Ok(syscall::single(kernel)),
+        kind if kind.is_system_call() => Ok(syscall::single(kernel)),
         _ => Ok(names(kind, kernel)),
     }
 }

@@ -23,7 +23,6 @@ use crate::stacks::StackTable;
 use crate::threads::Threads;
 use crate::times::Times;
 use crate::user_code::UserCode;
-use klogger_codegen::bpf::attach_points::syscall::is_system_call;
 use klogger_codegen::bpf::places::call_lists;
 use klogger_codegen::bpf::{MAKER, Program, programs};
 use klogger_log::ledger::Ledger;
@@ -262,7 +261,7 @@ impl BpfEngine {
             let program = programs(schema).into_iter().find(its);
             let program =
                 program.ok_or_else(|| Error::new("a planned program was not generated"))?;
-            if is_system_call(target.kind) {
+            if target.kind.is_system_call() {
                 let number = part.probes as usize + i;
                 let list = call_lists(schema).iter().position(|p| *p == program);
                 let asking = Asking { program: &program.name, number, target, list };

@@ -16,7 +16,7 @@ use klogger_os::Error;
 use klogger_os::threads;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
-use klogger_schema::model::{Counter, ProbeKind, Schema, Target};
+use klogger_schema::model::{Counter, Schema};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel::{self, Preemption};
 use std::thread;
@@ -125,9 +125,8 @@ fn check_files(units: &[(&CompiledSchema, u16)], plans: &[Vec<Plan>]) -> Result<
     let probes = units.iter().flat_map(|(unit, _)| &unit.schema.probes);
     let places = probes.zip(plans.iter().flatten()).map(|(probe, plan)| {
         let target = plan.target.and_then(|number| probe.targets.get(number));
-        let is_call =
-            |target: &Target| matches!(target.kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
-        if target.is_some_and(is_call) { plan.places.len().min(1) } else { plan.places.len() }
+        let is_call = target.is_some_and(|target| target.kind.is_system_call());
+        if is_call { plan.places.len().min(1) } else { plan.places.len() }
     });
     let places: usize = places.sum();
     let schemata = plans.len() as u64;

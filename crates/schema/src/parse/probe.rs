@@ -162,8 +162,7 @@ impl Parser<'_> {
 
     /// The name that stands for all system calls is not one of a list.
     fn check_alone(&mut self, kind: ProbeKind, names: [&str; 2], at: Span) {
-        let calls = matches!(kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall);
-        if calls && names.contains(&ALL_CALLS) {
+        if kind.is_system_call() && names.contains(&ALL_CALLS) {
             self.report(
                 Diagnostic::error(at, "`*` stands for all system calls")
                     .label("with others")

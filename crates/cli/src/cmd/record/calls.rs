@@ -6,7 +6,7 @@
 use super::what::What;
 use crate::failure::Failure;
 use klogger_codegen::KernelTypes;
-use klogger_schema::model::{ProbeKind, Schema, Target};
+use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::system_calls::Machine;
 use klogger_schema::system_calls::classes::{CLASSES, Class};
@@ -147,7 +147,7 @@ pub fn narrow(units: &mut [CompiledSchema], calls: &BTreeSet<String>) {
     let only: Vec<String> = calls.iter().cloned().collect();
     for unit in units.iter_mut().filter(|unit| unit.schema.name == SCHEMA) {
         let targets = unit.schema.probes.iter_mut().flat_map(|probe| &mut probe.targets);
-        let targets = targets.filter(|target| is_call(target));
+        let targets = targets.filter(|target| target.kind.is_system_call());
         targets.for_each(|target| target.only = only.clone());
     }
 }
@@ -156,12 +156,8 @@ pub fn narrow(units: &mut [CompiledSchema], calls: &BTreeSet<String>) {
 /// `syscalls`.
 pub fn has_call(schema: &Schema, word: &str) -> bool {
     let targets = schema.probes.iter().flat_map(|probe| &probe.targets);
-    let mut calls = targets.filter(|target| is_call(target));
+    let mut calls = targets.filter(|target| target.kind.is_system_call());
     calls.any(|target| target.patterns().any(|name| name == word))
-}
-
-fn is_call(target: &Target) -> bool {
-    matches!(target.kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(in crate::bpf) fn single(kernel: &KernelTypes) -> Vec<String> {
 /// Whether a name of a list of system calls is the name of one, of any machine: then a kernel that
 /// does not have it leaves it out.
 pub(in crate::bpf) fn is_another(target: &Target, name: &str) -> bool {
-    is_system_call(target.kind)
+    target.kind.is_system_call()
         && [Machine::X86, Machine::Arm].iter().any(|machine| machine.number(name).is_some())
 }
 
@@ -53,11 +53,6 @@ pub(in crate::bpf) fn is_another(target: &Target, name: &str) -> bool {
 fn frame(_: &Target) -> Frame {
     let before = "\t__attribute__((unused)) const int klogger_32 = klogger_is_32();\n".into();
     Frame { before, ..Frame::default() }
-}
-
-/// Whether the program of a probe is reached by way of the programs for all system calls.
-pub fn is_system_call(kind: ProbeKind) -> bool {
-    matches!(kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall)
 }
 
 /// The tracepoint to which the program for all calls is attached, with its name.
