@@ -86,7 +86,8 @@ class Result:
 
 def of(log: Log) -> list[Analysis]:
     """The analyses of a log's schemata, and the general ones of those that bring none."""
-    return [*analyses.find(log.schemas), *general.of(log)]
+    brought = analyses.find(log.schemas)
+    return [*brought, *general.of(log, brought)]
 
 
 def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:

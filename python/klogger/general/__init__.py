@@ -29,14 +29,10 @@ BEGINS = re.compile(r"(^|_)(enter|entry|begin|start)(_|$)", re.IGNORECASE)
 ENDS = re.compile(r"(^|_)(exit|end|done|complete|finish|return|stop)(_|$)", re.IGNORECASE)
 
 
-def of(log: Log) -> list[Analysis]:
-    """Those of a log, if it has such events."""
-    names = [
-        str(schema.get("name"))
-        for schema in log.schemas
-        if not analysis.files_of(str(schema.get("name", "")), str(schema.get("file", "")))
-    ]
-    events = [e for e in log.events.values() if e.schema in names and e.schema != BUILTIN]
+def of(log: Log, brought: Iterable[Analysis] = ()) -> list[Analysis]:
+    """Those of a log, if it has events of schemata that none of the analyses `brought` is of."""
+    others = {BUILTIN, *(one.schema for one in brought)}
+    events = [event for event in log.events.values() if event.schema not in others]
     if not events:
         return []
     filled = {
