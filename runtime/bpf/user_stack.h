@@ -25,8 +25,9 @@
 #define KLOGGER_USER_TRIES 16
 /* What is so close above the stack pointer may be the stack. */
 #define KLOGGER_USER_STACK_SIZE (1 << 20)
-/* Frames are looked for so far above it. */
+/* So far above it is what the nearest words point to, if they are frame pointers. */
 #define KLOGGER_USER_FAR (16 << 10)
+#define KLOGGER_USER_NEAREST 32
 /* Twice as many words each CPU knows to be addresses after a call, or not. */
 #define KLOGGER_USER_KNOWN 1024
 
@@ -59,10 +60,14 @@ struct {
 	int (*value_size)[sizeof(struct klogger_user_scratch)];
 } klogger_user_scratch SEC(".maps");
 
+struct mm_struct___klogger_image {
+	unsigned long start_stack;
+} __attribute__((preserve_access_index));
 struct task_struct___klogger_image {
 	int tgid;
 	unsigned long long start_time;
 	unsigned long long self_exec_id;
+	struct mm_struct___klogger_image *mm;
 	struct task_struct___klogger_image *group_leader;
 } __attribute__((preserve_access_index));
 
@@ -186,9 +191,8 @@ static __always_inline int klogger_is_return(const struct klogger_user_hit *hit,
 }
 
 /*
- * Whether a frame may begin so many bytes above the stack pointer: a return address is in its second
- * word. That is so of all that are followed by the kernel, and of few other words of the stack that
- * point into it.
+ * A frame may begin so many bytes above the stack pointer if its second word is a return address.
+ * That is so of all that the kernel can follow, and of few other words that point into the stack.
  */
 static __always_inline __u64 klogger_second_word(const struct klogger_user_hit *hit, __u64 above)
 {
@@ -218,8 +222,8 @@ static long klogger_keep_word(__u64 n, void *data)
 		return 0;
 	above = word - hit->stack;
 	/* The frame of a caller is further up. Libraries may be as close above a thread's stack. */
-	if (above < KLOGGER_USER_FAR && above > n * 8 &&
-	    klogger_is_return(hit, klogger_second_word(hit, above)))
+	if (above < (n < KLOGGER_USER_NEAREST ? KLOGGER_USER_FAR : 8 * KLOGGER_USER_NEAR) &&
+	    above > n * 8 && klogger_is_return(hit, klogger_second_word(hit, above)))
 		word = above | KLOGGER_USER_IS_FRAME;
 	else if (!klogger_is_return(hit, word))
 		return 0;
@@ -232,8 +236,10 @@ static long klogger_keep_word(__u64 n, void *data)
 
 static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
 {
-	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
+	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs((void *)task);
 	const void *stack = (const void *)regs->sp;
+	__u64 beginning;
 	__u64 *near = hit->room->near;
 
 	hit->stack = (__u64)stack;
@@ -247,6 +253,10 @@ static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
 		hit->near = KLOGGER_USER_NEAR / 4;
 	else if (!bpf_probe_read_user(near, 8, stack))
 		hit->near = 1;
+	/* The first thread began at its arguments and environment, which are no frames. */
+	beginning = task->mm->start_stack - hit->stack;
+	if (beginning < 8 * KLOGGER_USER_NEAR && hit->near > beginning / 8)
+		hit->near = beginning / 8;
 	bpf_loop(hit->near, klogger_keep_word, hit, 0);
 }
 #else
@@ -283,11 +293,13 @@ static __always_inline __u32 klogger_user_stack_in(void *context, struct klogger
 						   struct klogger_user_known *known)
 {
 	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
-	struct klogger_user_hit hit = {.room = room, .known = known, .frame = KLOGGER_USER_NO_FRAME};
+	struct klogger_user_hit hit = {
+		.room = room, .known = known, .frame = KLOGGER_USER_NO_FRAME};
 	__u32 tgid = task->tgid;
 	long bytes;
 
-	bytes = bpf_get_stack(context, room->frame, 8 * KLOGGER_USER_FRAMES, 256 /* BPF_F_USER_STACK */);
+	bytes = bpf_get_stack(context, room->frame, 8 * KLOGGER_USER_FRAMES,
+			      256 /* BPF_F_USER_STACK */);
 	if (bytes <= 0) {
 		/* A thread of the kernel has none: then there are 0 bytes. */
 		if (bytes)

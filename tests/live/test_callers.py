@@ -129,7 +129,9 @@ def test_without_symbols_the_addresses_are_right(stacks, programs):
         check=True,
     ).stdout
     symbols = re.findall(r"^([0-9a-f]+) ([0-9a-f]+) [tT] (\w+)$", listed, re.MULTILINE)
-    functions = {name: range(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in symbols}
+    functions = {
+        name: range(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in symbols
+    }
     found = 0
     for *_, text, count in stacks("stripped", "READS"):
         addresses = [int(at, 16) for at in re.findall(r"<stripped\+0x([0-9a-f]+)", text)]

@@ -344,7 +344,8 @@ mod tests {
 
     #[test]
     fn lines_of_another_form_are_skipped() {
-        let text = b"f 3 - - /x\ns 1\ns 1 2 - zz\nn 0+1\nq\n\nn 1 2\ta\t\xff\nf x\ng 1 0\nc 1 8 10\nb 1 - 8\nk 1 9";
+        let text = b"f 3 - - /x\ns 1\ns 1 2 - zz\nn 0+1\nq\n\nn 1 2\ta\t\xff\nf x\ng 1 0\n\
+            c 1 8 10\nb 1 - 8\nk 1 9";
         assert_eq!(Code::new(text), Code::default());
     }
 }

@@ -136,7 +136,8 @@
 //!   `SOURCE:LINE`, which may be empty: first the function that the place is DISTANCE
 //!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.
 //!
-//! `klogger symbolize` replaces the lines `n`, and those lines `s`, `g`, `k`, `b` and `c` that it can settle.
+//! `klogger symbolize` replaces the lines `n`, and those lines `s`, `g`, `k`, `b` and `c` that it
+//! can settle.
 //!
 //! **Progress.** No payload. All events before the time in byte 24 are in blocks before this one. A
 //! recorder writes such blocks while it knows that somebody follows the log, and always into a

@@ -105,15 +105,22 @@ impl<'a> Walk<'a> {
     }
 
     /// The index of the frame that the first frame pointer finds. At the entry of a function that
-    /// has a probe, the kernel takes the word at the stack pointer before it follows frame pointers.
+    /// has a probe, the kernel takes the word at the stack pointer before it follows frame
+    /// pointers.
     fn first(&self) -> usize {
         let second = self.raw.kernel.get(1);
         let by_frame = self.chain.first().and_then(|at| self.address(at.saturating_add(8)));
         let before = match by_frame {
             Some(place) => second != Some(&place),
-            None => second.is_some() && self.address(0).as_ref() == second,
+            None => self.is_at_entry() && self.address(0).as_ref() == second,
         };
         1 + usize::from(before)
+    }
+
+    /// Whether the innermost function has not used the stack yet.
+    fn is_at_entry(&self) -> bool {
+        let rule = self.frames.first().and_then(|place| self.rules.get(place));
+        matches!(rule, Some(Rule::Caller(Caller { end: End::Stack(8), .. })))
     }
 
     /// The return address in a word.
