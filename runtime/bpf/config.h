@@ -220,13 +220,21 @@ struct klogger_call_list {
 
 /*
  * User stacks: see user_stack.h. As many as the kernel walks; and space for the frames of all, in
- * which a stack takes three words and one for each frame. In the words at the end of a program's
- * stack a return address is looked for.
+ * which a stack takes three words and one for each frame and each word that is kept. In so many
+ * words at the end of a program's stack return addresses are looked for; so many are kept.
  */
 #define KLOGGER_USER_STACKS_MAX 65536
 #define KLOGGER_USER_FRAMES 127
-#define KLOGGER_USER_NEAR 16
+#define KLOGGER_USER_NEAR 128
+#define KLOGGER_USER_KEPT 24
 #define KLOGGER_USER_WORDS (1u << 21)
+/*
+ * A word that is kept is `n << 56 | what`, where n is how many words it is above the stack pointer.
+ * It is an address after a call; or with this bit the frame pointer of a caller, in bytes above the
+ * stack pointer.
+ */
+#define KLOGGER_USER_IS_FRAME (1ull << 55)
+#define KLOGGER_USER_NO_FRAME (~0ull)
 struct klogger_user_slot {
 	__u64 hash;		/* never 0 of a stack */
 	__u64 place;		/* of its first word, from 1 */
@@ -236,10 +244,11 @@ struct klogger_user_stacks {
 	__u64 lost[4];		/* no slot was free, no space, the kernel could not walk it */
 	struct klogger_user_slot slot[KLOGGER_USER_STACKS_MAX];
 	/*
-	 * The time; process id << 32 | n << 8 | number of frames; the return address in word n of
-	 * those nearest to the stack pointer, from 1, or 0 and n = 0; and the frames.
+	 * The time; process id << 32 | words that are kept << 8 | number of frames; the frame
+	 * pointer in bytes above the stack pointer, or KLOGGER_USER_NO_FRAME; the frames; and the
+	 * words that are kept.
 	 */
-	__u64 word[KLOGGER_USER_WORDS + 3 + KLOGGER_USER_FRAMES];
+	__u64 word[KLOGGER_USER_WORDS + 3 + KLOGGER_USER_FRAMES + KLOGGER_USER_KEPT];
 };
 
 #endif

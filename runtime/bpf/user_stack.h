@@ -7,11 +7,11 @@
  * compare-and-swap, and then takes space for the frames, so that short stacks take little. Nothing
  * is ever removed. Two stacks with the same hash of 64 bits would have one number.
  *
- * The kernel follows frame pointers, and takes the first return address from the frame of the
- * function above the innermost one if that has no frame itself, or not yet. The missing address is
- * one of the words nearest to the stack pointer. Which one is known later, from the file of the
- * program; here the nearest word is stored that is an address after a call. Other words are not,
- * because they differ from hit to hit, and so would the stacks.
+ * The kernel follows frame pointers; of functions without them it does not find the callers. Their
+ * return addresses are among the words above the stack pointer, and which words these are is known
+ * later, from the files of the program. So of the nearest words those are kept that are an address
+ * after a call, or a frame pointer that was saved. Other words are not, because they differ from
+ * hit to hit, and so would the stacks.
  */
 #ifndef KLOGGER_BPF_USER_STACK_H
 #define KLOGGER_BPF_USER_STACK_H
@@ -23,8 +23,13 @@
 
 /* Slots that are tried for one stack. */
 #define KLOGGER_USER_TRIES 16
-/* What is so close above the stack pointer is the stack: no code. */
+/* What is so close above the stack pointer may be the stack. */
 #define KLOGGER_USER_STACK_SIZE (1 << 20)
+/* So far above it is what the nearest words point to, if they are frame pointers. */
+#define KLOGGER_USER_FAR (16 << 10)
+#define KLOGGER_USER_NEAREST 32
+/* Twice as many words each CPU knows to be addresses after a call, or not. */
+#define KLOGGER_USER_KNOWN 1024
 
 /* Shared by all objects. */
 struct klogger_user_stacks klogger_user_stacks SEC(".bss.klogger_w");
@@ -33,7 +38,20 @@ struct klogger_user_stacks klogger_user_stacks SEC(".bss.klogger_w");
 #define KLOGGER_USER_SCRATCHES 4
 struct klogger_user_scratch {
 	__u64 busy;		/* a bit for each */
-	__u64 frame[KLOGGER_USER_SCRATCHES][KLOGGER_USER_FRAMES + 1 + KLOGGER_USER_NEAR];
+	struct klogger_user_room {
+		__u64 frame[KLOGGER_USER_FRAMES + 1];
+		__u64 kept[KLOGGER_USER_KEPT];
+		__u64 near[KLOGGER_USER_NEAR];
+	} room[KLOGGER_USER_SCRATCHES];
+	/*
+	 * The hash of a word and of its process, in which the lowest bit says what it is. What is
+	 * wrong, because a library has been mapped since, leaves out a caller or keeps a word.
+	 * In each place are the last two words that belong there, so that two of one stack do not
+	 * replace each other at each hit.
+	 */
+	struct klogger_user_known {
+		__u64 last, before;
+	} known[KLOGGER_USER_KNOWN];
 };
 struct {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
@@ -42,15 +60,20 @@ struct {
 	int (*value_size)[sizeof(struct klogger_user_scratch)];
 } klogger_user_scratch SEC(".maps");
 
+struct mm_struct___klogger_image {
+	unsigned long start_stack;
+} __attribute__((preserve_access_index));
 struct task_struct___klogger_image {
 	int tgid;
 	unsigned long long start_time;
 	unsigned long long self_exec_id;
+	struct mm_struct___klogger_image *mm;
 	struct task_struct___klogger_image *group_leader;
 } __attribute__((preserve_access_index));
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs___klogger_near {
+	unsigned long bp;
 	unsigned long sp;
 } __attribute__((preserve_access_index));
 #endif
@@ -71,16 +94,19 @@ static __always_inline void klogger_user_stack_lost(__u32 why)
  * but at a loop as often as it may run.
  */
 struct klogger_user_hit {
-	const __u64 *frame;
+	struct klogger_user_room *room;
+	struct klogger_user_known *known;
+	__u64 image;		/* hash of the process and its program */
 	__u64 hash;
 	__u64 slot;		/* its number */
-	__u64 caller;		/* an address after a call, and the number of its word, from 1 */
 	__u64 stack;		/* the stack pointer */
-	__u32 caller_at;
+	__u64 frame;		/* the frame pointer, in bytes above it */
 	__u32 frames;
+	__u32 kept;
+	__u32 near;		/* words that could be read */
 	__u8 found;
 	__u8 is_new;
-	__u16 unused[3];
+	__u16 unused;
 };
 
 static long klogger_hash_frame(__u64 n, void *data)
@@ -89,7 +115,7 @@ static long klogger_hash_frame(__u64 n, void *data)
 
 	if (n >= KLOGGER_USER_FRAMES)
 		return 1;
-	hit->hash = klogger_mix(hit->hash, hit->frame[n]);
+	hit->hash = klogger_mix(hit->hash, hit->room->frame[n]);
 	return 0;
 }
 
@@ -134,46 +160,108 @@ static __always_inline int klogger_after_call(__u64 address)
 	return 0;
 }
 
-/* One of the words nearest to the stack pointer. */
-static long klogger_try_caller(__u64 n, void *data)
+/* Not a number: most words of a stack are. */
+static __always_inline int klogger_is_address(__u64 word)
 {
-	struct klogger_user_hit *hit = data;
-	__u64 address;
-
-	if (n >= KLOGGER_USER_NEAR)
-		return 1;
-	address = hit->frame[KLOGGER_USER_FRAMES + 1 + n];
-	/*
-	 * Reading what is there costs most: not for numbers, what points into the stack, and what
-	 * is known already.
-	 */
-	if (address < 0x10000 || address >> 47 ||
-	    address - hit->stack < KLOGGER_USER_STACK_SIZE)
-		return 0;
-	if (!(hit->frames > 1 && address == hit->frame[1]) && !klogger_after_call(address))
-		return 0;
-	hit->caller = address;
-	hit->caller_at = n + 1;
-	return 1;
+	return word - 0x10000 < (1ull << 47) - 0x10000;
 }
 
-static __always_inline void klogger_find_caller(struct klogger_user_hit *hit, __u64 *frame)
+/*
+ * Whether a word is such an address. Reading what is there costs most, and ten times as much if
+ * nothing is: not for numbers, and only once for what is there at each hit.
+ */
+static __always_inline int klogger_is_return(const struct klogger_user_hit *hit, __u64 word)
 {
-	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	const __u64 *near = (const __u64 *)regs->sp;
+	struct klogger_user_known *known;
+	__u64 hash, last, is;
 
-	hit->stack = (__u64)near;
+	if (!klogger_is_address(word))
+		return 0;
+	hash = klogger_mix(hit->image, word);
+	known = &hit->known[hash >> 1 & (KLOGGER_USER_KNOWN - 1)];
+	last = is = READ_ONCE(known->last);
+	if ((is ^ hash) >> 1)
+		is = READ_ONCE(known->before);
+	if ((is ^ hash) >> 1) {
+		is = (hash & ~1ull) | klogger_after_call(word);
+		WRITE_ONCE(known->before, last);
+		WRITE_ONCE(known->last, is);
+	}
+	return is & 1;
+}
+
+/*
+ * A frame may begin so many bytes above the stack pointer if its second word is a return address.
+ * That is so of all that the kernel can follow, and of few other words that point into the stack.
+ */
+static __always_inline __u64 klogger_second_word(const struct klogger_user_hit *hit, __u64 above)
+{
+	__u64 n = above / 8 + 1, word = 0;
+
+	if (above & 7)
+		return 0;
+	if (n < hit->near && n < KLOGGER_USER_NEAR)
+		return hit->room->near[n];
+	if (bpf_probe_read_user(&word, sizeof(word), (void *)(hit->stack + above + 8)))
+		return 0;
+	return word;
+}
+
+/* One of the words nearest to the stack pointer. */
+static long klogger_keep_word(__u64 n, void *data)
+{
+	struct klogger_user_hit *hit = data;
+	struct klogger_user_room *room = hit->room;
+	__u32 kept = hit->kept;
+	__u64 word, above;
+
+	if (n >= KLOGGER_USER_NEAR || kept >= KLOGGER_USER_KEPT)
+		return 1;
+	word = room->near[n];
+	if (!klogger_is_address(word))
+		return 0;
+	above = word - hit->stack;
+	/* The frame of a caller is further up. Libraries may be as close above a thread's stack. */
+	if (above < (n < KLOGGER_USER_NEAREST ? KLOGGER_USER_FAR : 8 * KLOGGER_USER_NEAR) &&
+	    above > n * 8 && klogger_is_return(hit, klogger_second_word(hit, above)))
+		word = above | KLOGGER_USER_IS_FRAME;
+	else if (!klogger_is_return(hit, word))
+		return 0;
+	word |= n << 56;
+	room->kept[kept] = word;
+	hit->kept = kept + 1;
+	hit->hash = klogger_mix(hit->hash, word);
+	return 0;
+}
+
+static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
+{
+	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
+	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs((void *)task);
+	const void *stack = (const void *)regs->sp;
+	__u64 beginning;
+	__u64 *near = hit->room->near;
+
+	hit->stack = (__u64)stack;
+	if (regs->bp - hit->stack < KLOGGER_USER_STACK_SIZE)
+		hit->frame = regs->bp - hit->stack;
+	hit->hash = klogger_mix(hit->hash, hit->frame);
 	/* Near the end of a thread's stack there are fewer words. */
-	if (bpf_probe_read_user(&frame[KLOGGER_USER_FRAMES + 1], 8 * KLOGGER_USER_NEAR, near) &&
-	    bpf_probe_read_user(&frame[KLOGGER_USER_FRAMES + 1], 8, near))
-		return;
-	bpf_loop(KLOGGER_USER_NEAR, klogger_try_caller, hit, 0);
+	if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR, stack))
+		hit->near = KLOGGER_USER_NEAR;
+	else if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR / 4, stack))
+		hit->near = KLOGGER_USER_NEAR / 4;
+	else if (!bpf_probe_read_user(near, 8, stack))
+		hit->near = 1;
+	/* The first thread began at its arguments and environment, which are no frames. */
+	beginning = task->mm->start_stack - hit->stack;
+	if (beginning < 8 * KLOGGER_USER_NEAR && hit->near > beginning / 8)
+		hit->near = beginning / 8;
+	bpf_loop(hit->near, klogger_keep_word, hit, 0);
 }
 #else
 /* On arm64 the address is in a register, which is not looked at. */
-#define KLOGGER_UNUSED __attribute__((unused))
-static __always_inline void klogger_find_caller(KLOGGER_UNUSED struct klogger_user_hit *hit,
-						KLOGGER_UNUSED __u64 *frame)
+static __always_inline void klogger_keep_words(__attribute__((unused)) struct klogger_user_hit *hit)
 {
 }
 #endif
@@ -182,7 +270,8 @@ static __always_inline void klogger_find_caller(KLOGGER_UNUSED struct klogger_us
 static __always_inline void klogger_keep_user_stack(const struct klogger_user_hit *hit, __u32 tgid)
 {
 	struct klogger_user_stacks *all = &klogger_user_stacks;
-	__u64 at = __sync_fetch_and_add(&all->used, 3 + hit->frames);
+	__u32 frames = hit->frames & 127, kept = hit->kept & 31;
+	__u64 at = __sync_fetch_and_add(&all->used, 3 + frames + kept);
 
 	if (at >= KLOGGER_USER_WORDS) {
 		klogger_user_stack_lost(1);
@@ -190,22 +279,27 @@ static __always_inline void klogger_keep_user_stack(const struct klogger_user_hi
 	}
 	at &= KLOGGER_USER_WORDS - 1;
 	all->word[at] = bpf_ktime_get_ns();
-	all->word[at + 1] = (__u64)tgid << 32 | hit->caller_at << 8 | hit->frames;
-	all->word[at + 2] = hit->caller;
-	bpf_probe_read_kernel(&all->word[at + 3], hit->frames * 8 & 1023, hit->frame);
+	all->word[at + 1] = (__u64)tgid << 32 | kept << 8 | frames;
+	all->word[at + 2] = hit->frame;
+	bpf_probe_read_kernel(&all->word[at + 3], frames * 8, hit->room->frame);
+	if (kept <= KLOGGER_USER_KEPT)
+		bpf_probe_read_kernel(&all->word[at + 3 + frames], kept * 8, hit->room->kept);
 	barrier();
 	WRITE_ONCE(all->slot[hit->slot & (KLOGGER_USER_STACKS_MAX - 1)].place, at + 1);
 }
 
 /* The number of a stack's slot, after those of kernel stacks; 0 if there is none. */
-static __always_inline __u32 klogger_user_stack_in(void *context, __u64 *frame)
+static __always_inline __u32 klogger_user_stack_in(void *context, struct klogger_user_room *room,
+						   struct klogger_user_known *known)
 {
 	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
-	struct klogger_user_hit hit = {.frame = frame};
+	struct klogger_user_hit hit = {
+		.room = room, .known = known, .frame = KLOGGER_USER_NO_FRAME};
 	__u32 tgid = task->tgid;
 	long bytes;
 
-	bytes = bpf_get_stack(context, frame, 8 * KLOGGER_USER_FRAMES, 256 /* BPF_F_USER_STACK */);
+	bytes = bpf_get_stack(context, room->frame, 8 * KLOGGER_USER_FRAMES,
+			      256 /* BPF_F_USER_STACK */);
 	if (bytes <= 0) {
 		/* A thread of the kernel has none: then there are 0 bytes. */
 		if (bytes)
@@ -213,10 +307,10 @@ static __always_inline __u32 klogger_user_stack_in(void *context, __u64 *frame)
 		return 0;
 	}
 	hit.frames = (__u32)bytes / 8;
-	klogger_find_caller(&hit, frame);
-	hit.hash = klogger_mix(task->group_leader->start_time, (__u64)tgid << 32 | hit.frames);
-	hit.hash = klogger_mix(hit.hash, task->self_exec_id);
-	hit.hash = klogger_mix(hit.hash, hit.caller ^ (__u64)hit.caller_at << 56);
+	hit.image = klogger_mix(task->group_leader->start_time, tgid);
+	hit.image = klogger_mix(hit.image, task->self_exec_id);
+	hit.hash = klogger_mix(hit.image, hit.frames);
+	klogger_keep_words(&hit);
 	bpf_loop(hit.frames, klogger_hash_frame, &hit, 0);
 	hit.hash |= 1;
 	bpf_loop(KLOGGER_USER_TRIES, klogger_try_user_slot, &hit, 0);
@@ -248,7 +342,7 @@ static __noinline __u32 klogger_user_stack_of(void *context)
 	}
 	/* The number of the bit. */
 	busy = ((free >> 1) - (free >> 3)) & (KLOGGER_USER_SCRATCHES - 1);
-	number = klogger_user_stack_in(context, scratch->frame[busy]);
+	number = klogger_user_stack_in(context, &scratch->room[busy], scratch->known);
 	__sync_fetch_and_and(&scratch->busy, ~free);
 	return number;
 }

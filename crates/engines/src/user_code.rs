@@ -5,7 +5,7 @@
 mod history;
 
 use history::{Event, Happened, History};
-use klogger_log::code::{Caller, Code, File, Place, UserStack};
+use klogger_log::code::{Code, File, Place, Raw, UserStack, Word, WordIs};
 use klogger_os::code_events::{CodeEvent, CodeEvents, What};
 use klogger_os::files::FileId;
 use klogger_os::mapped::Mapped;
@@ -39,9 +39,23 @@ pub struct Stack {
     pub cut: bool,
     /// The innermost first.
     pub addresses: Vec<u64>,
-    /// What may be the return address of the innermost function, and how many bytes above the
-    /// stack pointer it is.
-    pub caller: Option<(u64, u64)>,
+    /// The frame pointer, in bytes above the stack pointer, if it points into the stack.
+    pub frame: Option<u64>,
+    /// Words that may be return addresses, and saved frame pointers.
+    pub words: Vec<StackWord>,
+}
+
+/// A word of a stack, and how many bytes above the stack pointer it is.
+pub enum StackWord {
+    Return {
+        at: u64,
+        address: u64,
+    },
+    /// So many bytes above the stack pointer.
+    Frame {
+        at: u64,
+        frame: u64,
+    },
 }
 
 /// User stacks, and what is missing.
@@ -225,15 +239,21 @@ impl Known {
             // In the call, which may be the last instruction of its function.
             self.place(stack, address.wrapping_sub(u64::from(n > 0)))
         };
-        let caller = stack.caller.as_ref();
+        let word = |word: &StackWord| match *word {
+            StackWord::Return { at, address } => {
+                Word { at, is: WordIs::Return(place((1, &address))) }
+            }
+            StackWord::Frame { at, frame } => Word { at, is: WordIs::Frame(frame) },
+        };
+        let words = stack.words.iter().map(word).collect();
         UserStack {
             number: stack.number,
             pid: stack.pid,
             cut: stack.cut,
+            is_whole: false,
             frames: stack.addresses.iter().enumerate().map(place).collect(),
-            caller: caller
-                .map(|(address, above)| Caller { place: place((1, address)), above: *above }),
             gaps: None,
+            raw: Some(Raw { kernel: Vec::new(), frame: stack.frame, words }),
         }
     }
 
@@ -366,8 +386,12 @@ mod tests {
         ]);
         let at = |pid, time, address| {
             let addresses = vec![address];
-            let stack = Stack { number: 1, time, pid, cut: false, addresses, caller: None };
-            known.stack(&stack).frames[0]
+            let words = vec![StackWord::Return { at: 8, address: address + 1 }];
+            let stack = Stack { number: 1, time, pid, cut: false, addresses, frame: None, words };
+            let stack = known.stack(&stack);
+            let expected = [Word { at: 8, is: WordIs::Return(stack.frames[0]) }];
+            assert_eq!(stack.raw.unwrap().words, expected);
+            stack.frames[0]
         };
         assert_eq!(at(5, 10, 0x1010), Place::File(0, 0x50));
         assert_eq!(at(5, 21, 0x1010), Place::File(1, 0x50));

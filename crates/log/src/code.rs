@@ -3,8 +3,10 @@
 //! describes them.
 
 mod join;
+mod raw;
 
 pub(crate) use self::join::Join;
+pub use self::raw::{Raw, Word, WordIs};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -44,21 +46,15 @@ pub struct UserStack {
     pub pid: u32,
     /// It had more frames than were kept.
     pub cut: bool,
+    /// Its thread began in the last frame, as the file says.
+    pub is_whole: bool,
     /// The innermost first.
     pub frames: Vec<Place>,
-    /// What may be the caller of the innermost frame, while that is not known.
-    pub caller: Option<Caller>,
     /// The frames (by index, ascending) whose callers are missing, so that the next frame is that
     /// of a caller's caller. `None`: the file of the innermost frame was not looked at.
     pub gaps: Option<Vec<usize>>,
-}
-
-/// A word of the stack that is an address after a call. It is the caller of the innermost frame if
-/// the return address is so many bytes above the stack pointer there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    pub place: Place,
-    pub above: u64,
+    /// What the stack was made from, while a file is missing that tells more.
+    pub raw: Option<Raw>,
 }
 
 /// Where a frame is: the instruction that runs, and in all but the innermost frame the last byte of
@@ -94,14 +90,18 @@ impl Code {
             let _ = writeln!(text, "f {n} {id} {loads} {}", clean(&file.path));
         }
         for stack in &self.stacks {
-            let cut = if stack.cut { "cut" } else { "-" };
+            let cut = match stack {
+                UserStack { cut: true, .. } => "cut",
+                UserStack { is_whole: true, .. } => "end",
+                UserStack { .. } => "-",
+            };
             let _ = write!(text, "s {} {} {cut}", stack.number, stack.pid);
             for place in &stack.frames {
                 let _ = write!(text, " {place}");
             }
             text.push('\n');
-            if let Some(Caller { place, above }) = &stack.caller {
-                let _ = writeln!(text, "c {} {above} {place}", stack.number);
+            if let Some(raw) = &stack.raw {
+                raw.lines(stack.number, &mut text);
             }
             if let Some(gaps) = &stack.gaps {
                 let _ = write!(text, "g {}", stack.number);
@@ -153,6 +153,8 @@ impl Code {
             let read = match line.split_at_checked(2) {
                 Some(("f ", rest)) => code.file(rest),
                 Some(("s ", rest)) => code.stack(rest),
+                Some(("k ", rest)) => code.kernel(rest),
+                Some(("b ", rest)) => code.frame_pointer(rest),
                 Some(("c ", rest)) => code.caller(rest),
                 Some(("g ", rest)) => code.gaps(rest),
                 Some(("n ", rest)) => code.name(rest),
@@ -180,9 +182,10 @@ impl Code {
         let mut words = line.split(' ');
         let number = words.next()?.parse().ok()?;
         let pid = words.next()?.parse().ok()?;
-        let cut = words.next()? == "cut";
+        let end = words.next()?;
+        let (cut, is_whole) = (end == "cut", end == "end");
         let frames = words.map(place).collect::<Option<Vec<_>>>()?;
-        self.stacks.push(UserStack { number, pid, cut, frames, caller: None, gaps: None });
+        self.stacks.push(UserStack { number, pid, cut, is_whole, frames, gaps: None, raw: None });
         Some(())
     }
 
@@ -192,11 +195,34 @@ impl Code {
         self.stacks.last_mut().filter(|s| s.number == number)
     }
 
+    fn raw(&mut self, number: &str) -> Option<&mut Raw> {
+        Some(self.last(number)?.raw.get_or_insert_default())
+    }
+
+    fn kernel(&mut self, line: &str) -> Option<()> {
+        let (number, frames) = line.split_once(' ')?;
+        let frames = frames.split(' ').map(place).collect::<Option<_>>()?;
+        self.raw(number)?.kernel = frames;
+        Some(())
+    }
+
+    fn frame_pointer(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let raw = self.raw(words.next()?)?;
+        let at = words.next()?;
+        let frame = words.next()?.parse().ok()?;
+        match at {
+            "-" => raw.frame = Some(frame),
+            at => raw.push(Word { at: at.parse().ok()?, is: WordIs::Frame(frame) }),
+        }
+        Some(())
+    }
+
     fn caller(&mut self, line: &str) -> Option<()> {
         let mut words = line.split(' ');
-        let stack = self.last(words.next()?)?;
-        let above = words.next()?.parse().ok()?;
-        stack.caller = Some(Caller { place: place(words.next()?)?, above });
+        let raw = self.raw(words.next()?)?;
+        let at = words.next()?.parse().ok()?;
+        raw.push(Word { at, is: WordIs::Return(place(words.next()?)?) });
         Some(())
     }
 
@@ -226,11 +252,11 @@ impl Code {
 impl UserStack {
     /// The places of all frames, and of what may be one.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.frames.iter().chain(self.caller.as_ref().map(|c| &c.place))
+        self.frames.iter().chain(self.raw.iter().flat_map(Raw::places))
     }
 
     fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
-        self.frames.iter_mut().chain(self.caller.as_mut().map(|c| &mut c.place))
+        self.frames.iter_mut().chain(self.raw.iter_mut().flat_map(Raw::places_mut))
     }
 }
 
@@ -285,9 +311,17 @@ mod tests {
                 number: 65537,
                 pid: 7,
                 cut: true,
+                is_whole: false,
                 frames: vec![Place::File(0, 0x1234), Place::Address(0xffff), Place::File(1, 9)],
-                caller: Some(Caller { place: Place::File(0, 0x1230), above: 40 }),
                 gaps: Some(vec![0, 2]),
+                raw: Some(Raw {
+                    kernel: vec![Place::File(0, 0x1234), Place::File(1, 8)],
+                    frame: Some(16),
+                    words: vec![
+                        Word { at: 16, is: WordIs::Frame(48) },
+                        Word { at: 40, is: WordIs::Return(Place::File(0, 0x1230)) },
+                    ],
+                }),
             }],
             names: [(
                 (0, 0x1234),
@@ -310,7 +344,8 @@ mod tests {
 
     #[test]
     fn lines_of_another_form_are_skipped() {
-        let text = b"f 3 - - /x\ns 1\ns 1 2 - zz\nn 0+1\nq\n\nn 1 2\ta\t\xff\nf x\ng 1 0\nc 1 8 10";
+        let text = b"f 3 - - /x\ns 1\ns 1 2 - zz\nn 0+1\nq\n\nn 1 2\ta\t\xff\nf x\ng 1 0\n\
+            c 1 8 10\nb 1 - 8\nk 1 9";
         assert_eq!(Code::new(text), Code::default());
     }
 }

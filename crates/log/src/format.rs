@@ -110,7 +110,7 @@
 //! `as stack`, then its frames, innermost first, each after a space: `FUNCTION+0xOFFSET`, or an
 //! address if the symbol is unknown. Each number has at most one line.
 //!
-//! **Code.** Text, user stacks and what their addresses mean, in lines of five forms:
+//! **Code.** Text, user stacks and what their addresses mean, in lines of seven forms:
 //!
 //! - `f NUMBER BUILD-ID SEGMENTS PATH`: a file. Numbers count from 0. Without a build id it is
 //!   `-`. SEGMENTS are those with code, `OFFSET:SIZE:ADDRESS` in hexadecimal, with commas between
@@ -118,21 +118,26 @@
 //!   program, and `[perf map PID]` that of a program which describes what it has made; offsets in
 //!   the latter are addresses.
 //! - `s NUMBER PID CUT FRAME FRAME ...`: a stack of that process, the innermost frame first. The
-//!   number is not that of a kernel stack. CUT is `cut` if there were more frames, otherwise `-`.
+//!   number is not that of a kernel stack. CUT is `cut` if there were more frames, `end` if the
+//!   file of the last frame says that nothing called it, otherwise `-`.
 //!   A frame is `FILE+OFFSET`, a place in a file, or an address that belongs to none; both in
 //!   hexadecimal. It is that of the instruction, and in all but the first frame the return
 //!   address minus 1, which is in the call.
-//! - `c NUMBER ABOVE FRAME`, after the line `s` of that stack: what may be the caller of its first
-//!   frame, an address after a call that was ABOVE bytes above the stack pointer. The line is left
-//!   out when the file of the first frame has been looked at; a caller is a frame then.
 //! - `g NUMBER INDEX INDEX ...`, after the line `s` of that stack: the file of its first frame has
 //!   been looked at, and the callers of these frames (from 0) are missing, so that the next frame
 //!   is not their caller. There may be none.
+//! - `k NUMBER FRAME FRAME ...`, `b NUMBER AT FRAME-POINTER`, `c NUMBER AT FRAME`, after the line
+//!   `s` of that stack: what its frames were found from, while a file has not been looked at that
+//!   tells more. `k` has what the kernel found, if these are not the frames of the stack. `c` has a
+//!   word of the stack that is an address after a call, `b` one that is a frame pointer; the word,
+//!   and what a frame pointer points to, are that many bytes (decimal) above the stack pointer. `b`
+//!   with `-` in place of AT has the frame pointer of the first frame.
 //! - `n FILE+OFFSET DISTANCE`, then for each function at that place a tab, its name, a tab, and
 //!   `SOURCE:LINE`, which may be empty: first the function that the place is DISTANCE
 //!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.
 //!
-//! `klogger symbolize` replaces the lines `n`, and those lines `c` and `g` that it can settle.
+//! `klogger symbolize` replaces the lines `n`, and those lines `s`, `g`, `k`, `b` and `c` that it
+//! can settle.
 //!
 //! **Progress.** No payload. All events before the time in byte 24 are in blocks before this one. A
 //! recorder writes such blocks while it knows that somebody follows the log, and always into a

@@ -148,7 +148,8 @@ fn of_program(stack: &UserStack, code: &Code) -> Frames {
     }
     let end = match frames.last() {
         _ if stack.cut => End::Deep,
-        Some(last) if begins(last) => End::Whole,
+        Some(last) if stack.is_whole || begins(last) => End::Whole,
+        Some(last) if in_library(last) && called(&frames, last.gap) => End::Whole,
         Some(_) => End::Lost,
         None => End::Whole,
     };
@@ -175,7 +176,17 @@ fn base(path: &str) -> &str {
 
 fn begins(frame: &Frame) -> bool {
     let named = |name: &&str| frame.function.starts_with(name.as_bytes());
-    BEGINNINGS.iter().any(named) || LIBRARIES.iter().any(|l| base(&frame.file).starts_with(l))
+    BEGINNINGS.iter().any(named)
+}
+
+fn in_library(frame: &Frame) -> bool {
+    LIBRARIES.iter().any(|library| base(&frame.file).starts_with(library))
+}
+
+/// Whether a library at the end has begun the thread: then something else was called by it, unless
+/// it is not known whether it was called itself.
+fn called(frames: &[Frame], gap: bool) -> bool {
+    !gap || frames.iter().any(|frame| !in_library(frame))
 }
 
 impl Frames {
@@ -186,7 +197,8 @@ impl Frames {
 
     /// Whether no frame is missing, as far as is known.
     pub fn is_whole(&self) -> bool {
-        self.end == End::Whole && !self.frames.iter().any(|f| f.gap)
+        let (_, before) = self.frames.split_last().unzip();
+        self.end == End::Whole && !before.unwrap_or_default().iter().any(|frame| frame.gap)
     }
 
     /// Appends the frames, `<` between them: each was called by the next. `?` is in the place of a
@@ -241,6 +253,8 @@ mod tests {
         let code = Code::new(
             b"f 0 ab - /usr/bin/prog\nf 1 - - /lib/libc.so.6\n\
               s 65537 9 - 0+10 0+20 1+30\ng 65537 1\ns 65538 9 - 0+10 7f00\ns 65539 9 cut 0+20\n\
+              s 65540 9 - 0+10 1+30\ng 65540 1\n\
+              s 65541 9 - 1+30\ng 65541 0\ns 65542 9 end 0+10 0+40\ng 65542\n\
               n 0+20 f\touter\t/src/p.c:3\tmiddle\t/src/p.c:9\n",
         );
         let stacks = Stacks::new(b"").with(&code);
@@ -250,6 +264,11 @@ mod tests {
         assert!(incomplete.end == End::Whole && !incomplete.is_whole());
         assert_eq!(shown(65538), "prog+0x10<7f01<?");
         assert_eq!(shown(65539), "middle(inlined)<outer+0xf<...");
+        // It is the beginning, though its name is not known.
+        assert_eq!(shown(65540), "prog+0x10<libc.so.6+0x31");
+        // The tables tell that something called libc's function; and that nothing did.
+        assert_eq!(shown(65541), "libc.so.6+0x30<?");
+        assert_eq!(shown(65542), "prog+0x10<prog+0x41");
         let frames = &stacks.find(65537).unwrap().frames;
         assert_eq!(frames[1].source, "/src/p.c:9");
         assert_eq!(frames[2].file, "/usr/bin/prog");

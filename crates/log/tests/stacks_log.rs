@@ -6,7 +6,7 @@ mod common;
 
 use common::{START, cpu, layout, thread};
 use klogger_log::builder::RecordBuilder;
-use klogger_log::code::{Caller, Code, File, Function, Place, UserStack};
+use klogger_log::code::{Code, File, Function, Place, Raw, UserStack, Word, WordIs};
 use klogger_log::format::Kind;
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Clock, Host, Preamble};
@@ -78,7 +78,10 @@ fn code() -> Code {
             // It was not looked whether there is one; the stack is too deep.
             UserStack {
                 cut: true,
-                caller: Some(Caller { place: at(PROGRAM, 0x1300), above: 40 }),
+                raw: Some(Raw {
+                    words: vec![Word { at: 40, is: WordIs::Return(at(PROGRAM, 0x1300)) }],
+                    ..Raw::default()
+                }),
                 ..stack(FIRST + 2, vec![at(PROGRAM, 0x1400), at(PROGRAM, 0x1233)])
             },
         ],

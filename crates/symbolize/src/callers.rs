@@ -1,120 +1,272 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The callers of functions without a frame.
+//! The frames of a stack, from what was recorded of it.
 //!
-//! The kernel follows frame pointers. If the innermost function has no frame, or not yet, the frame
-//! pointer is that of its caller, so that the kernel finds the caller's caller, and the caller is
-//! left out. Where the return address of the innermost function is, the unwind tables of its file
-//! tell; if it is the word that was stored with the stack, the caller is certain. The others are
-//! gaps, which are known as well.
+//! The kernel follows frame pointers, and leaves out the callers of functions that have none. The
+//! unwind tables of the files tell for each function which word of the stack its return address is.
+//! If that word was recorded, the caller is certain, and so on for the caller's caller. Where a
+//! function has a frame, and the frame pointer is that which the kernel followed, its frames are
+//! certain as well. All else is a gap, after which what the kernel found further out may follow.
 
-use crate::unwind::Rule;
-use klogger_log::code::{Code, Place, UserStack};
+use crate::unwind::{Caller, End, Rule, Saved};
+use klogger_log::code::{Code, Place, Raw, UserStack, WordIs};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Rules = BTreeMap<Place, Rule>;
 
-/// Adds the callers that are certain, and says which are missing.
+/// More frames than a stack can have: 127 of the kernel's, and one for each word.
+const FRAMES_MAX: usize = 256;
+/// In how many bytes above the stack pointer the recorder looks for words, unless it has found so
+/// many: `config.h`.
+const NEAR: u64 = 8 * 128;
+const KEPT: usize = 24;
+
+/// Finds the frames of stacks of which files were not looked at before, and says which are missing.
 pub fn settle(code: &mut Code, rules: &Rules) {
     for stack in &mut code.stacks {
-        if stack.gaps.is_none() {
-            innermost(stack, rules);
-        }
-        outer(stack, rules);
+        frames(stack, rules);
     }
-    let used: BTreeSet<Place> = code.stacks.iter().flat_map(UserStack::places).copied().collect();
+    let used: BTreeSet<Place> = code.stacks.iter().flat_map(|s| &s.frames).copied().collect();
     code.names.retain(|(file, at), _| used.contains(&Place::File(*file, *at)));
 }
 
-/// Of a stack that was not looked at.
-fn innermost(stack: &mut UserStack, rules: &Rules) {
-    let rule = stack.frames.first().and_then(|place| rules.get(place)).copied();
-    let gaps = match rule.unwrap_or_default() {
-        // Its file may be found later.
-        Rule::Unknown => return,
-        Rule::Frame | Rule::Outermost => Vec::new(),
-        Rule::Stack { above, kept } => match stack.caller {
-            Some(caller) if caller.above == above => {
-                // Since Linux 6.12 the kernel finds it at uprobes.
-                if stack.frames.get(1) != Some(&caller.place) {
-                    stack.frames.insert(1, caller.place);
-                }
-                if kept { Vec::new() } else { vec![1] }
-            }
-            _ => vec![0],
-        },
-    };
-    stack.caller = None;
-    stack.gaps = Some(gaps);
+fn frames(stack: &mut UserStack, rules: &Rules) {
+    if stack.raw.is_none() && stack.gaps.is_some() {
+        return;
+    }
+    let innermost = stack.frames.first().and_then(|place| rules.get(place));
+    // Its file may be found later.
+    if innermost.is_none_or(|rule| *rule == Rule::Unknown) {
+        return;
+    }
+    let mut raw = stack.raw.take().unwrap_or_default();
+    if raw.kernel.is_empty() {
+        raw.kernel.clone_from(&stack.frames);
+    }
+    let mut walk = Walk::new(&raw, rules);
+    while walk.frames.len() < FRAMES_MAX && walk.step() {}
+    let Walk { frames, gaps, unread, last, .. } = walk;
+    stack.is_whole = frames.last().and_then(|place| rules.get(place)) == Some(&Rule::Outermost);
+    stack.cut &= last && !stack.is_whole;
+    stack.raw = unread.then(|| raw.clone());
+    (stack.frames, stack.gaps) = (frames, Some(gaps));
 }
 
-/// Of the functions further out, those without a frame hide their callers.
-fn outer(stack: &mut UserStack, rules: &Rules) {
-    let Some(gaps) = &mut stack.gaps else { return };
-    let hides = |place| matches!(rules.get(place), Some(Rule::Stack { .. }));
-    let found = stack.frames.iter().enumerate().skip(1).filter(|(_, place)| hides(place));
-    gaps.extend(found.map(|(n, _)| n));
-    // After the last frame there is nothing to be missing: how the stack ends says that.
-    let last = stack.frames.len().saturating_sub(1);
-    gaps.retain(|gap| *gap < last);
-    gaps.sort_unstable();
-    gaps.dedup();
+/// What is known of the frame pointer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct FramePointer {
+    /// In bytes above the stack pointer of the innermost function.
+    at: Option<u64>,
+    /// It is the one by which the kernel found the frame with this index.
+    finds: Option<usize>,
+}
+
+/// From one function to its caller. Positions in the stack are in bytes above the stack pointer of
+/// the innermost function.
+struct Walk<'a> {
+    raw: &'a Raw,
+    rules: &'a Rules,
+    /// The frame pointers that the kernel followed, as far as they are known; the first one finds
+    /// the frame with this index.
+    chain: Vec<u64>,
+    first: usize,
+    frames: Vec<Place>,
+    gaps: Vec<usize>,
+    /// Of the function that was reached.
+    stack: Option<u64>,
+    frame: FramePointer,
+    /// A file was not looked at that tells more.
+    unread: bool,
+    /// The last frame of the kernel's was reached.
+    last: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(raw: &'a Raw, rules: &'a Rules) -> Walk<'a> {
+        let mut walk = Walk {
+            raw,
+            rules,
+            chain: raw.frame.into_iter().collect(),
+            first: 1,
+            frames: raw.kernel.first().copied().into_iter().collect(),
+            gaps: Vec::new(),
+            stack: Some(0),
+            frame: FramePointer::default(),
+            unread: false,
+            last: raw.kernel.len() < 2,
+        };
+        while let Some(at) = walk.chain.last()
+            && let Some(next) = walk.saved(*at).filter(|next| next > at)
+        {
+            walk.chain.push(next);
+        }
+        walk.first = walk.first();
+        walk.frame = walk.frame_at(raw.frame);
+        walk
+    }
+
+    /// The index of the frame that the first frame pointer finds. At the entry of a function that
+    /// has a probe, the kernel takes the word at the stack pointer before it follows frame
+    /// pointers.
+    fn first(&self) -> usize {
+        let second = self.raw.kernel.get(1);
+        let by_frame = self.chain.first().and_then(|at| self.address(at.saturating_add(8)));
+        let before = match by_frame {
+            Some(place) => second != Some(&place),
+            None => self.is_at_entry() && self.address(0).as_ref() == second,
+        };
+        1 + usize::from(before)
+    }
+
+    /// Whether the innermost function has not used the stack yet.
+    fn is_at_entry(&self) -> bool {
+        let rule = self.frames.first().and_then(|place| self.rules.get(place));
+        matches!(rule, Some(Rule::Caller(Caller { end: End::Stack(8), .. })))
+    }
+
+    /// The return address in a word.
+    fn address(&self, at: u64) -> Option<Place> {
+        let word = self.raw.words.iter().filter(|word| word.at == at);
+        word.into_iter().find_map(|word| match word.is {
+            WordIs::Return(place) => Some(place),
+            WordIs::Frame(_) => None,
+        })
+    }
+
+    /// The frame pointer in a word.
+    fn saved(&self, at: u64) -> Option<u64> {
+        let word = self.raw.words.iter().filter(|word| word.at == at);
+        word.into_iter().find_map(|word| match word.is {
+            WordIs::Frame(frame) => Some(frame),
+            WordIs::Return(_) => None,
+        })
+    }
+
+    fn frame_at(&self, at: Option<u64>) -> FramePointer {
+        let followed = at.and_then(|at| self.chain.iter().position(|frame| *frame == at));
+        let finds = followed.map(|n| self.first + n).filter(|n| self.confirms(*n));
+        FramePointer { at, finds }
+    }
+
+    /// Whether the kernel's frame is what the stack has there, if the word was recorded.
+    fn confirms(&self, index: usize) -> bool {
+        let at = index.checked_sub(self.first).and_then(|n| self.chain.get(n));
+        let word = at.and_then(|at| self.address(at.saturating_add(8)));
+        word.is_none_or(|word| self.raw.kernel.get(index) == Some(&word))
+    }
+
+    /// One caller. Returns whether there may be more.
+    fn step(&mut self) -> bool {
+        let Some(place) = self.frames.last().copied() else { return false };
+        let found = match (self.rules.get(&place).copied(), place) {
+            (Some(Rule::Outermost), _) => return false,
+            (Some(Rule::Caller(caller)), _) => self.by_tables(caller),
+            (Some(Rule::Absent), _) | (None, Place::Address(_)) => false,
+            // As in code that programs make, which has frames.
+            (Some(Rule::Unknown) | None, _) => {
+                self.unread = true;
+                match self.frame.finds {
+                    Some(index) if index < self.raw.kernel.len() => self.by_frame(index),
+                    // How the stack ends is not known.
+                    Some(_) => return false,
+                    None => false,
+                }
+            }
+        };
+        if !found {
+            self.gaps.push(self.frames.len() - 1);
+        }
+        found || self.after_gap()
+    }
+
+    fn by_tables(&mut self, Caller { end, frame }: Caller) -> bool {
+        let end_at = match end {
+            End::Stack(bytes) => self.stack.and_then(|at| at.checked_add(bytes)),
+            End::Frame(bytes) => self.frame.at.and_then(|at| at.checked_add(bytes)),
+        };
+        // The stack of each caller is further up.
+        if end_at.is_some_and(|end| self.stack.is_some_and(|stack| end <= stack)) {
+            return false;
+        }
+        if let Some(end) = end_at
+            && let Some(place) = end.checked_sub(8).and_then(|at| self.address(at))
+        {
+            self.frame = match frame {
+                Saved::Kept => self.frame,
+                Saved::Lost => FramePointer::default(),
+                Saved::Below(bytes) => match end.checked_sub(bytes).and_then(|at| self.saved(at)) {
+                    Some(saved) => self.frame_at(Some(saved)),
+                    None => self.next_frame(end, bytes),
+                },
+            };
+            self.stack = Some(end);
+            self.last |= self.frame.finds == Some(self.raw.kernel.len());
+            self.frames.push(place);
+            return true;
+        }
+        match (end, frame, self.frame.finds) {
+            (End::Frame(16), Saved::Below(16), Some(index)) => self.by_frame(index),
+            _ => false,
+        }
+    }
+
+    /// The frame pointer that was saved where the kernel has read the next one, if it was.
+    fn next_frame(&self, end: u64, bytes: u64) -> FramePointer {
+        let is_at = self.frame.at == end.checked_sub(bytes) && bytes == 16;
+        let finds = self.frame.finds.filter(|_| is_at).map(|index| index + 1);
+        FramePointer { at: None, finds }
+    }
+
+    /// What the kernel found by the frame pointer with this index.
+    fn by_frame(&mut self, index: usize) -> bool {
+        let Some(place) = self.raw.kernel.get(index) else {
+            self.last = true;
+            return false;
+        };
+        let at = index.checked_sub(self.first).and_then(|n| self.chain.get(n));
+        self.stack = at.and_then(|at| at.checked_add(16));
+        let next = at.and_then(|at| self.saved(*at));
+        self.frame = FramePointer { at: next, finds: Some(index + 1) };
+        self.last |= index + 1 == self.raw.kernel.len();
+        self.frames.push(*place);
+        true
+    }
+
+    /// What the kernel found further out than a function whose caller is missing, unless it
+    /// obviously took another value for a frame pointer.
+    fn after_gap(&mut self) -> bool {
+        let Some(index) = self.frame.finds.or_else(|| self.outer()) else { return false };
+        let at = index.checked_sub(self.first).and_then(|n| self.chain.get(n));
+        let unlike = |at: &u64| {
+            let second = at.saturating_add(8);
+            second < self.looked_at() && self.address(second).is_none()
+        };
+        if at.is_some_and(unlike) {
+            return false;
+        }
+        let place = self.raw.kernel.get(index);
+        if !matches!(place, Some(Place::File(..)))
+            || place.and_then(|place| self.rules.get(place)) == Some(&Rule::Absent)
+        {
+            return false;
+        }
+        self.by_frame(index)
+    }
+
+    /// How far the recorder has looked for words.
+    fn looked_at(&self) -> u64 {
+        match self.raw.words.last() {
+            Some(last) if self.raw.words.len() >= KEPT => last.at,
+            _ => NEAR,
+        }
+    }
+
+    /// The first of the kernel's frames beyond the part of the stack that is known.
+    fn outer(&self) -> Option<usize> {
+        let stack = self.stack?;
+        let n = self.chain.iter().position(|at| *at >= stack)?;
+        Some(self.first + n).filter(|index| self.confirms(*index))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use klogger_log::code::Caller;
-
-    const LEAF: Place = Place::File(0, 0x10);
-    const CALLER: Place = Place::File(0, 0x20);
-    const FRAMED: Place = Place::File(0, 0x30);
-    const START: Place = Place::File(0, 0x40);
-
-    /// The frames and gaps of a stack that begins in LEAF, for which this is the rule.
-    fn settled(leaf: Rule, caller: Option<(Place, u64)>) -> (Vec<Place>, Option<Vec<usize>>) {
-        let caller = caller.map(|(place, above)| Caller { place, above });
-        let frames = vec![LEAF, FRAMED, START];
-        let stack = UserStack { frames, caller, ..UserStack::default() };
-        let mut code = Code { stacks: vec![stack], ..Code::default() };
-        let rules = [(LEAF, leaf), (CALLER, Rule::Frame), (FRAMED, Rule::Frame)];
-        settle(&mut code, &rules.into());
-        let once = code.clone();
-        settle(&mut code, &rules.into());
-        assert_eq!(code, once);
-        let stack = code.stacks.remove(0);
-        (stack.frames, stack.gaps)
-    }
-
-    #[test]
-    fn a_caller_is_added_only_if_it_is_certain() {
-        let leaf = Rule::Stack { above: 8, kept: true };
-        let without = vec![LEAF, FRAMED, START];
-        let with = vec![LEAF, CALLER, FRAMED, START];
-        assert_eq!(settled(leaf, Some((CALLER, 8))), (with.clone(), Some(vec![])));
-        // A word elsewhere is another call's.
-        assert_eq!(settled(leaf, Some((CALLER, 0))), (without.clone(), Some(vec![0])));
-        assert_eq!(settled(leaf, None), (without.clone(), Some(vec![0])));
-        assert_eq!(settled(Rule::Frame, Some((CALLER, 8))), (without.clone(), Some(vec![])));
-        // The kernel has found it already.
-        assert_eq!(settled(leaf, Some((FRAMED, 8))), (without.clone(), Some(vec![])));
-        // What comes after it was found by a frame pointer that had another value.
-        let lost = Rule::Stack { above: 8, kept: false };
-        assert_eq!(settled(lost, Some((CALLER, 8))), (with, Some(vec![1])));
-        assert_eq!(settled(Rule::Unknown, Some((CALLER, 8))), (without, None));
-    }
-
-    #[test]
-    fn functions_without_a_frame_hide_their_callers() {
-        let mut code = Code {
-            stacks: vec![UserStack {
-                frames: vec![LEAF, CALLER, FRAMED, START],
-                ..UserStack::default()
-            }],
-            ..Code::default()
-        };
-        let stack = |above| Rule::Stack { above, kept: true };
-        let rules = [(LEAF, Rule::Frame), (CALLER, stack(8)), (START, stack(16))];
-        settle(&mut code, &rules.into());
-        assert_eq!(code.stacks[0].gaps, Some(vec![1]));
-    }
-}
+mod tests;

@@ -14,18 +14,43 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the return address is, at one instruction of a function.
+/// How the caller of a function is found, at one of its instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
+    /// Its file could not be read, or has no tables.
     #[default]
     Unknown,
-    /// The function has set up its frame: what follows frame pointers finds its caller.
-    Frame,
-    /// So many bytes above the stack pointer; and whether the frame pointer is still that of the
-    /// caller.
-    Stack { above: u64, kept: bool },
+    /// The tables say nothing of this place, or nothing that is understood.
+    Absent,
+    Caller(Caller),
     /// It was called by none.
     Outermost,
+}
+
+/// The return address is in the 8 bytes below the end of the function's part of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    pub end: End,
+    pub frame: Saved,
+}
+
+/// Where the part of the stack ends that belongs to a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// So many bytes above the stack pointer.
+    Stack(u64),
+    /// So many bytes above the frame pointer.
+    Frame(u64),
+}
+
+/// The frame pointer that the caller had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Saved {
+    /// It is in the register.
+    Kept,
+    /// So many bytes below the end of the function's part of the stack.
+    Below(u64),
+    Lost,
 }
 
 /// Tables that are longer are not read.
@@ -61,9 +86,15 @@ fn found(path: &Path, loads: &[(u64, u64, u64)], offsets: &[u64]) -> Option<Vec<
             .fde_for_address(&table, &bases, address, EhFrame::cie_from_offset)
             .ok()?;
         let row = entry.unwind_info_for_address(&table, &bases, &mut context, address).ok()?;
-        Some(rule_of(row, address.wrapping_sub(entry.initial_address())))
+        let end = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => (*register, *offset),
+            CfaRule::Expression(expression) => {
+                (Registers::RSP, of_stub(expression.get(&table).ok()?.0.slice(), address)?)
+            }
+        };
+        rule_of(row, end, address.wrapping_sub(entry.initial_address()))
     };
-    Some(offsets.iter().map(|offset| rule(offset).unwrap_or_default()).collect())
+    Some(offsets.iter().map(|offset| rule(offset).unwrap_or(Rule::Absent)).collect())
 }
 
 /// What a segment has from an address on.
@@ -76,34 +107,57 @@ fn read(file: &File, segment: &Segment, from: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// From a row of the tables, `into` bytes into the function.
-fn rule_of(row: &UnwindTableRow<usize>, into: u64) -> Rule {
-    let saved = |register: Register| match row.register(register) {
-        Some(RegisterRule::Offset(at)) => Some(at),
-        _ => None,
-    };
-    if row.register(Registers::RA) == Some(RegisterRule::Undefined) {
-        return Rule::Outermost;
-    }
-    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return Rule::Unknown };
-    let Some(at) = saved(Registers::RA) else { return Rule::Unknown };
-    let frame = saved(Registers::RBP);
-    match register {
-        Registers::RBP if (offset, at, frame) == (16, -8, Some(-16)) => Rule::Frame,
-        Registers::RSP => match u64::try_from(offset.saturating_add(at)) {
-            Ok(above) => Rule::Stack { above, kept: is_kept(frame, offset, into) },
-            Err(_) => Rule::Unknown,
-        },
-        _ => Rule::Unknown,
-    }
+/// The end of the stack's part in the stubs through which libraries are called, as bytes above the
+/// stack pointer. All stubs of 16 bytes have one rule, with which linkers say that in the last ones
+/// of them a word has been pushed: `8 + ((address & 15) >= N) * 8`.
+fn of_stub(expression: &[u8], address: u64) -> Option<i64> {
+    // breg7 (rsp) 8, breg16 (rip) 0, lit15, and, litN, ge, lit3, shl, plus
+    const BEFORE: [u8; 6] = [0x77, 8, 0x80, 0, 0x3f, 0x1a];
+    const AFTER: [u8; 4] = [0x2a, 0x33, 0x24, 0x22];
+    let (pushed, after) = expression.strip_prefix(&BEFORE)?.split_first()?;
+    let pushed = pushed.checked_sub(0x30).filter(|n| *n < 16)?;
+    (*after == AFTER).then(|| if address & 15 >= u64::from(pushed) { 16 } else { 8 })
 }
 
-/// Whether the frame pointer is the caller's: it was never saved, or it was restored from what is
+/// From a row of the tables, `into` bytes into the function; with the end of its part of the stack.
+fn rule_of(
+    row: &UnwindTableRow<usize>,
+    (register, end): (Register, i64),
+    into: u64,
+) -> Option<Rule> {
+    let saved = |register: Register| match row.register(register) {
+        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(None),
+        Some(RegisterRule::Offset(at)) => Some(Some(at)),
+        Some(_) => None,
+    };
+    if row.register(Registers::RA) == Some(RegisterRule::Undefined) {
+        return Some(Rule::Outermost);
+    }
+    if saved(Registers::RA) != Some(Some(-8)) {
+        return None;
+    }
+    let bytes = u64::try_from(end).ok().filter(|end| *end >= 8 && end % 8 == 0)?;
+    let in_stack = register == Registers::RSP;
+    let frame = match saved(Registers::RBP) {
+        Some(None) => Saved::Kept,
+        Some(Some(at)) if in_stack && is_kept(at, end, into) => Saved::Kept,
+        Some(Some(at)) if at < 0 => Saved::Below(at.unsigned_abs()),
+        _ => Saved::Lost,
+    };
+    let end = match register {
+        Registers::RSP => End::Stack(bytes),
+        Registers::RBP => End::Frame(bytes),
+        _ => return None,
+    };
+    Some(Rule::Caller(Caller { end, frame }))
+}
+
+/// Whether a frame pointer that was saved is still in the register: it was restored from what is
 /// now below the stack pointer, or it has only just been saved, by the first instruction.
-fn is_kept(saved: Option<i64>, cfa: i64, into: u64) -> bool {
+fn is_kept(saved: i64, end: i64, into: u64) -> bool {
     // push %rbp, perhaps after endbr64
-    let first = cfa == 16 && (into == 1 || into == 5);
-    saved.is_none_or(|at| cfa.saturating_add(at) < 0) || first
+    let first = end == 16 && (into == 1 || into == 5);
+    end.saturating_add(saved) < 0 || first
 }
 
 #[cfg(test)]
@@ -119,21 +173,32 @@ mod tests {
         let known = rules(&path, &[], &offsets);
         assert_eq!(known, rules(&path, &loads, &offsets));
         if cfg!(target_arch = "x86_64") {
-            let stack = known.iter().filter(|r| matches!(r, Rule::Stack { .. })).count();
+            let stack = known.iter().filter(|r| matches!(r, Rule::Caller(_))).count();
             assert!(stack * 10 > offsets.len(), "{stack} of {}", offsets.len());
         }
-        assert_eq!(rules(&path, &[], &[u64::MAX, 3]), [Rule::Unknown; 2]);
+        let outside = if cfg!(target_arch = "x86_64") { Rule::Absent } else { Rule::Unknown };
+        assert_eq!(rules(&path, &[], &[u64::MAX, 3]), [outside; 2]);
         assert_eq!(rules(Path::new("/proc/self/status"), &[], &[1]), [Rule::Unknown]);
     }
 
     #[test]
     fn a_frame_pointer_is_the_callers_until_it_may_have_another_value() {
-        assert!(is_kept(None, 8, 4));
         // After its only push, at the beginning and later.
-        assert!(is_kept(Some(-16), 16, 1) && is_kept(Some(-16), 16, 5));
-        assert!(!is_kept(Some(-16), 16, 9));
+        assert!(is_kept(-16, 16, 1) && is_kept(-16, 16, 5));
+        assert!(!is_kept(-16, 16, 9));
         // After it was restored, at the end of the function.
-        assert!(is_kept(Some(-16), 8, 40));
-        assert!(!is_kept(Some(-16), 64, 40));
+        assert!(is_kept(-16, 8, 40));
+        assert!(!is_kept(-16, 64, 40));
+    }
+
+    #[test]
+    fn stubs_of_libraries_have_pushed_a_word_at_their_end() {
+        let rule = |pushed| [0x77, 8, 0x80, 0, 0x3f, 0x1a, pushed, 0x2a, 0x33, 0x24, 0x22];
+        assert_eq!(of_stub(&rule(0x3b), 0x102a), Some(8));
+        assert_eq!(of_stub(&rule(0x3b), 0x102b), Some(16));
+        assert_eq!(of_stub(&rule(0x36), 0x1026), Some(16));
+        assert_eq!(of_stub(&rule(0x50), 0x1026), None);
+        assert_eq!(of_stub(&rule(0x3b)[..10], 0x102b), None);
+        assert_eq!(of_stub(&[], 0), None);
     }
 }

@@ -2,7 +2,7 @@
 //! The table of user stacks, which programs fill, and the record of what processes have mapped.
 
 use super::load::map_memory;
-use crate::user_code::{Mappings, Stack, UserCode};
+use crate::user_code::{Mappings, Stack, StackWord, UserCode};
 use klogger_os::{Error, Mapping};
 use klogger_ring::layout::bpf as layout;
 use std::os::fd::OwnedFd;
@@ -32,17 +32,17 @@ impl UserStacks {
             let place = layout::USER_STACKS_SLOT + layout::USER_SLOT * n + layout::USER_SLOT_PLACE;
             let at = usize::try_from(self.word(place)).ok()?.checked_sub(1)?;
             let word = |n: usize| self.word(layout::USER_STACKS_WORD + 8 * (at + n));
-            let (time, head, caller) = (word(0), word(1), word(2));
+            let (time, head, frame) = (word(0), word(1), word(2));
             let frames = (head as u8 as usize).min(layout::USER_FRAMES);
-            // The word nearest to the stack pointer is at it.
-            let above = u64::from((head >> 8) as u8).checked_sub(1).map(|n| 8 * n);
+            let kept = ((head >> 8) as u8 as usize).min(layout::USER_KEPT);
             Some(Stack {
                 number: (layout::STACKS_MAX + 1 + n) as u64,
                 time,
                 pid: (head >> 32) as u32,
                 cut: frames == layout::USER_FRAMES,
                 addresses: (0..frames).map(|n| word(3 + n)).collect(),
-                caller: above.map(|above| (caller, above)),
+                frame: Some(frame).filter(|frame| *frame != layout::USER_NO_FRAME),
+                words: (0..kept).map(|n| kept_word(word(3 + frames + n))).collect(),
             })
         };
         (0..layout::USER_STACKS_MAX).filter_map(slot).collect()
@@ -54,5 +54,14 @@ impl UserStacks {
         let count = |n: usize| self.word(layout::USER_STACKS_LOST + 8 * n);
         let unnumbered = lost.iter().enumerate().map(|(n, why)| (*why, count(n)));
         self.mappings.code(&self.read(), unnumbered.filter(|(_, n)| *n > 0).collect())
+    }
+}
+
+/// A word as the kernel's side keeps it.
+fn kept_word(word: u64) -> StackWord {
+    let at = 8 * (word >> 56);
+    match word & layout::USER_IS_FRAME {
+        0 => StackWord::Return { at, address: word & (layout::USER_IS_FRAME - 1) },
+        _ => StackWord::Frame { at, frame: word & (layout::USER_IS_FRAME - 1) },
     }
 }
