@@ -196,3 +196,36 @@ def test_without_proc_the_cause_is_named(recorder):
     )  # fmt: skip
     assert done.returncode == 2 and "/proc/self/mountinfo" in done.stderr, done.stderr
     assert "no cgroups" not in done.stderr
+
+
+def test_rescue_says_what_it_could_not_look_at(recorder):
+    """That others may write there is not the same as nothing there."""
+    folder = recorder.dir / "programs"
+    folder.mkdir(mode=0o700)
+    words = [recorder.klogger, "rescue"]
+    environment = {**os.environ, "KLOGGER_DIR": str(folder)}
+    done = {}
+    for mode in 0o700, 0o777:
+        folder.chmod(mode)
+        done[mode] = subprocess.run(
+            words, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done[mode].returncode == 0, done[mode].stderr
+    assert "could not look at" not in done[0o700].stderr, done[0o700].stderr
+    said = " ".join(done[0o777].stderr.split())
+    assert f"could not look at {folder}: other users may write to it" in said
+
+
+def test_an_unreadable_tracefs_is_not_a_missing_event(recorder):
+    script = (
+        "mount -t tmpfs none /sys/kernel/tracing && "
+        'ln -s events /sys/kernel/tracing/events && exec "$@"'
+    )
+    words = ["record", "-e", "sched:sched_switch", "-o", "x.klog", "--", "true"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", recorder.klogger, *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2 and "(tracefs): Too many levels" in said, done.stderr
+    assert "no trace event" not in said and "has no" not in said, said

@@ -124,17 +124,13 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn missing(text: &str, mounts: &[Mount]) -> Error {
-    let kind = if Path::new(text).is_dir() { "not a cgroup" } else { "no cgroup" };
-    let mut places: Vec<String> = mounts.iter().map(|m| m.at.display().to_string()).collect();
-    places.dedup();
-    Error::new(match kind {
-        "no cgroup" => format!("there is no cgroup {text}"),
-        _ => format!("{text} is not a cgroup"),
-    })
-    .help(format!(
-        "'ls {}' shows those there are; 'cat /proc/PID/cgroup' those of a process",
-        places.join(" ")
-    ))
+    let of_v2 = mounts.iter().find(|mount| mount.kind == "cgroup2");
+    let place = of_v2.or(mounts.first()).map_or(Path::new("/sys/fs/cgroup"), |m| &m.at);
+    let error = match Path::new(text).is_dir() {
+        true => Error::new(format!("{text} is not a cgroup")),
+        false => Error::new(format!("there is no cgroup {text}")),
+    };
+    error.help(format!("'ls {}' shows those there are", place.display()))
 }
 
 impl Mount {
@@ -207,9 +203,10 @@ pub(crate) fn mounts(info: &str) -> impl Iterator<Item = Mount> {
 
 /// Where the file system of a path is mounted, by the names alone: none of them is asked. `None`:
 /// at the root, or it cannot be told.
-pub fn mount_of(path: &Path) -> Option<PathBuf> {
-    let info = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let within = mounts(&info).map(|mount| mount.at).filter(|at| path.starts_with(at));
+pub fn mount_of(place: &Path) -> Option<PathBuf> {
+    let path = "/proc/self/mountinfo";
+    let info = missed::noting(path, fs::read_to_string(path))?;
+    let within = mounts(&info).map(|mount| mount.at).filter(|at| place.starts_with(at));
     within.max_by_key(|at| at.as_os_str().len()).filter(|at| at != Path::new("/"))
 }
 
