@@ -204,10 +204,16 @@ pub(crate) fn mounts(info: &str) -> impl Iterator<Item = Mount> {
 /// Where the file system of a path is mounted, by the names alone: none of them is asked. `None`:
 /// at the root, or it cannot be told.
 pub fn mount_of(place: &Path) -> Option<PathBuf> {
+    mount_around(place).map(|mount| mount.at)
+}
+
+/// The same, with what is known of the mount.
+pub(crate) fn mount_around(place: &Path) -> Option<Mount> {
     let path = "/proc/self/mountinfo";
     let info = missed::noting(path, fs::read_to_string(path))?;
-    let within = mounts(&info).map(|mount| mount.at).filter(|at| place.starts_with(at));
-    within.max_by_key(|at| at.as_os_str().len()).filter(|at| at != Path::new("/"))
+    let within = mounts(&info).filter(|mount| place.starts_with(&mount.at));
+    // Of several at one place, the last one covers the others.
+    within.max_by_key(|mount| mount.at.as_os_str().len()).filter(|mount| mount.at != Path::new("/"))
 }
 
 impl Cgroup {

@@ -291,6 +291,7 @@ impl Prepared<'_> {
             command_line: crate::words(),
             follower: how.follower,
             snapshots: how.snapshots,
+            tell_hung: messages::note,
         })
     }
 }
