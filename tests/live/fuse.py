@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A server of a FUSE file system, without libfuse: `fuse.py SOURCE MOUNT` shows the files of a
-folder, to be read, run and written, until it is unmounted. Nothing that it says stays valid, so the kernel
-asks for everything; stopped, it answers as little as a server beyond a broken network.
+folder, to be read, run and written, until it is unmounted. Nothing that it says stays valid, so
+the kernel asks for everything; stopped, it answers as little as a server beyond a broken network.
 """
 
 import ctypes

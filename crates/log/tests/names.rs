@@ -277,7 +277,7 @@ fn values_are_decoded() {
         decoder.show(&event, index, &processes, &mut text);
         text.push(b' ');
     }
-    let expected = "-3 0xbeef 04755 start+0x10 0x5 8:1 127.0.0.1 ::1 -ENOENT 12 A|C|0x10 0 seven -7 [-1,2] \
-         4096B ";
+    let expected = "-3 0xbeef 04755 start+0x10 0x5 8:1 127.0.0.1 ::1 -ENOENT 12 A|C|0x10 0 seven \
+                    -7 [-1,2] 4096B ";
     assert_eq!(String::from_utf8(text).unwrap(), expected);
 }

@@ -81,7 +81,8 @@ SELECT format('{} asked for {:.0f} % of the bytes of {}: {:,} requests{}.', prog
                 askers_role(program, kernel)) END),
     least(ns / greatest((SELECT to_ns FROM klogger.recording), 1), 1) * bytes / all_bytes AS weight
 FROM (
-    SELECT program, kernel, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes, sum(ns) AS ns,
+    SELECT program, kernel, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes,
+        sum(ns) AS ns,
         sum(sum(bytes)) OVER (PARTITION BY device) AS all_bytes
     FROM askers GROUP BY program, kernel, device
 )
