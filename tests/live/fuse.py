@@ -54,7 +54,7 @@ class Server:
     def create(self, node: int, body: bytes) -> bytes:
         name = body[16:].rstrip(b"\0")
         os.close(os.open(os.path.join(self.paths[node - 1], os.fsdecode(name)), CREATE, 0o600))
-        return self.lookup(node, name)
+        return self.lookup(node, name) + struct.pack("<QII", 0, 0, 0)
 
     def make_folder(self, node: int, body: bytes) -> bytes:
         name = body[8:].rstrip(b"\0")
@@ -84,6 +84,9 @@ class Server:
         return found
 
     def answer(self, kind: int, node: int, body: bytes) -> bytes:
+        changes = {4: self.change, 9: self.make_folder, 16: self.write, 35: self.create}
+        if kind in changes:
+            return changes[kind](node, body)
         match kind:
             case 26:
                 flags = struct.pack("<IIII", 7, 31, 65536, 0)
@@ -100,14 +103,6 @@ class Server:
                 return self.names(node, body)
             case 17:
                 return struct.pack("<5Q4I", 0, 0, 0, 0, 0, 4096, 255, 4096, 0) + bytes(24)
-            case 35:
-                return self.create(node, body) + struct.pack("<QII", 0, 0, 0)
-            case 9:
-                return self.make_folder(node, body)
-            case 16:
-                return self.write(node, body)
-            case 4:
-                return self.change(node, body)
             # Not FLUSH: whoever ends would wait for its answer, beyond SIGKILL.
             case 18 | 20 | 29 | 34:
                 return b""
