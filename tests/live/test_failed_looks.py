@@ -6,6 +6,7 @@ left, no /sys, a full /dev/shm, and a control group with little memory.
 import json
 import os
 import resource
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -229,3 +230,64 @@ def test_an_unreadable_tracefs_is_not_a_missing_event(recorder):
     said = " ".join(done.stderr.split())
     assert done.returncode == 2 and "(tracefs): Too many levels" in said, done.stderr
     assert "no trace event" not in said and "has no" not in said, said
+
+
+LOOP = r"""
+#include <unistd.h>
+#include <stddef.h>
+#include <stdio.h>
+#include "looks.klogger.h"
+int main(void)
+{
+    printf("%zu\n", offsetof(struct klogger_control, armed));
+    fflush(stdout);
+    for (int i = 0;; i++) {
+        klogger(REQUEST, i);
+        usleep(1000);
+    }
+}
+"""
+
+
+@pytest.mark.full("takes more than 3 s, if it is refused")
+def test_a_program_that_rescue_has_claimed_is_waited_for(recorder, monkeypatch):
+    """As while `klogger rescue` copies its rings: another klogger that records nothing."""
+    programs = recorder.dir / "programs"
+    programs.mkdir(mode=0o700)
+    monkeypatch.setenv("KLOGGER_DIR", str(programs))
+    (recorder.dir / "looks.klogger").write_text(SCHEMA)
+    (recorder.dir / "loop.c").write_text(LOOP)
+    assert recorder.command("gen", "looks.klogger", "-o", ".").code == 0
+    subprocess.run(["gcc", "-O2", "loop.c", "-o", "loop"], cwd=recorder.dir, check=True)
+    shutil.copy(shutil.which("sleep"), recorder.dir / "klogger")
+    with (
+        subprocess.Popen(["./loop"], cwd=recorder.dir, stdout=subprocess.PIPE) as program,
+        subprocess.Popen(["./klogger", "60"], cwd=recorder.dir) as other,
+    ):
+        try:
+            place = int(program.stdout.readline())
+            wait_for(lambda: list(programs.glob(f"{program.pid}.*")))
+            (file,) = programs.glob(f"{program.pid}.*")
+
+            def armed(pid=None):
+                with file.open("r+b") as shared:
+                    shared.seek(place)
+                    if pid is not None:
+                        shared.write(pid.to_bytes(4, "little"))
+                        return pid
+                    return int.from_bytes(shared.read(4), "little")
+
+            armed(other.pid)
+            out = recorder.path()
+            recording = recorder.start("-s", "looks.klogger", "-p", program.pid, out=out)
+            wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "1").code == 0)
+            assert armed() == other.pid
+            armed(0)
+            wait_for(lambda: armed() == recording.pid)
+            recording.terminate()
+            _, said = recording.communicate(timeout=60)
+            assert "recorded already" not in said, said
+        finally:
+            program.kill()
+            other.kill()
+    assert Log(recorder.klogger, out).one("SELECT count(*) > 0 FROM request"), said
