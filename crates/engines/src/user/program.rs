@@ -221,6 +221,7 @@ impl Program {
         for (reader, slot) in self.readers.iter().zip(&slots) {
             reader.iter().try_for_each(|r| r.free_in(file, &self.ids, slot))?;
         }
+        file.forget_without_ring(&self.file.lost_without_ring()?);
         Ok(())
     }
 
