@@ -30,6 +30,7 @@ DOCS = {
 # Numbers of 64 bits, a negative one as two's complement.
 BITS = "({x}::HUGEINT & 18446744073709551615)"
 HEX = f"printf('0x%x', {BITS}::UBIGINT)"
+OCTAL = f"format('{{:#o}}', {BITS}::UBIGINT)"
 DEVICE = f"({BITS} >> 20)::VARCHAR || ':' || ({BITS} & 1048575)::VARCHAR"
 # The first byte in memory is the first of the address.
 IPV4 = " || '.' || ".join(f"((x::HUGEINT >> {bits}) & 255)::VARCHAR" for bits in (0, 8, 16, 24))
@@ -101,6 +102,7 @@ def create_common(connection: duckdb.DuckDBPyConnection) -> None:
         for kind in ("VARCHAR", "BLOB")
     )
     connection.execute(function("hex", lambda x: HEX.format(x=x), texts))
+    connection.execute(function("octal", lambda x: OCTAL.replace("{x}", x)))
     connection.execute(function("device", lambda x: DEVICE.format(x=x)))
     of_bytes = ip_of_bytes().replace("x[", f"({ITEMS})[").replace("len(x)", f"len({ITEMS})")
     of_bytes = of_bytes.replace("x::VARCHAR", f"{ITEMS}::VARCHAR")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMON = ("time", "cpu", "serial")
 OF_THREADS = ("tid", "tgid")
 # Decodings that every log has; those of schemata are functions of their names.
-WORDS = frozenset({"hex", "code", "stack", "device", "ip", "endpoint", "errno"})
+WORDS = frozenset({"hex", "octal", "code", "stack", "device", "ip", "endpoint", "errno"})
 
 # Of a field of one thread; lists have the names of theirs in place.
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")

@@ -45,6 +45,9 @@ FIELDS: dict[str, tuple[str, str, list[int | list[int] | bytes]]] = {
     "signed_hex": ("i16:hex", "hex({})", [0, -1, -32768, 5]),
     "flag_hex": ("bool:hex", "hex({})", [0, 1]),
     "many_hex": ("u16[3]:hex", "hex({})", [[0, 255, 65535]]),
+    "mode": ("u16:octal", "octal({})", [0, 0o644, 0o4755, 65535]),
+    "mode_signed": ("i16:octal", "octal({})", [0, -1, 5]),
+    "modes": ("u32[2]:octal", "octal({})", [[0o27, 0]]),
     "who": ("i32:thread", "thread({}, time)", [10, 20, 30, 0]),
     "where_at": ("u64:code", "code({})", [0x1000, 0x10FF, 0x2010, 0x200000, 7, 2**64 - 1]),
     "path": ("u64[3]:code", "code({})", [[0x1001, 0, 0x2010]]),
@@ -113,7 +116,7 @@ def test_each_decoding_has_a_function_and_a_case() -> None:
 
 def test_values_without_a_text(log: Path) -> None:
     with klogger.open(log, locked=True) as opened:
-        numbers = ("hex", "code", "symbol", "stack", "device", "ip", "endpoint")
+        numbers = ("hex", "octal", "code", "symbol", "stack", "device", "ip", "endpoint")
         calls = (*numbers, "errno", "operation", "rights")
         query = ", ".join(f"{name}(NULL)" for name in calls)
         assert opened.rows(f"SELECT {query}, thread(NULL, 0)") == [(None,) * (len(calls) + 1)]

@@ -115,6 +115,7 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
         ("symbol", "symbol({0})", "(VALUES (17, 1), (32, 2))", ["alpha", "beta [m]"]),
         ("stack", "stack({0})", "(VALUES (7, 1), (8, 2))", ["7[a+0x1<b+0x2]", "8"]),
         ("hex", "hex({0})", "(VALUES (255, 1), (-1, 2))", ["0xff", "0xffffffffffffffff"]),
+        ("octal", "octal({0})", "(VALUES (420, 1), (0, 2), (2541, 3))", ["0644", "0", "04755"]),
         ("device", "device({0})", "(VALUES (8388609, 1))", ["8:1"]),
         ("ip", "ip({0})", "(VALUES ([127, 0, 0, 1], 1))", ["127.0.0.1"]),
         ("endpoint", "endpoint({0})",

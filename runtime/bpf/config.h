@@ -43,7 +43,35 @@ struct klogger_choice {
 	__u64 comm[KLOGGER_CHOICES][2];		/* 16 bytes, filled up with zeros */
 	__u64 cgroup[KLOGGER_CHOICES];		/* ids; descendants match as well */
 	__u32 user[KLOGGER_CHOICES];
+	__u32 controller[KLOGGER_CHOICES];	/* of cgroup[]: enum klogger_controller */
 };
+
+/*
+ * Of which hierarchy a control group is: that of version 2, or one of version 1 by a controller
+ * that is mounted with it. The ids of groups are unique in one hierarchy only.
+ */
+#define KLOGGER_CONTROLLERS(is)	\
+	is(CPUSET, cpuset)	\
+	is(CPU, cpu)		\
+	is(CPUACCT, cpuacct)	\
+	is(BLKIO, io)		\
+	is(MEMORY, memory)	\
+	is(DEVICES, devices)	\
+	is(FREEZER, freezer)	\
+	is(NET_CLS, net_cls)	\
+	is(PERF_EVENT, perf_event) \
+	is(NET_PRIO, net_prio)	\
+	is(HUGETLB, hugetlb)	\
+	is(PIDS, pids)		\
+	is(RDMA, rdma)		\
+	is(MISC, misc)
+
+#define KLOGGER_CONTROLLER(name, id) KLOGGER_CONTROLLER_##name,
+enum klogger_controller {
+	KLOGGER_CONTROLLER_NONE,	/* version 2 */
+	KLOGGER_CONTROLLERS(KLOGGER_CONTROLLER)
+};
+#undef KLOGGER_CONTROLLER
 
 /* Names that threads out of scope have left: see names.h. */
 #define KLOGGER_LEFT_NAMES 4096

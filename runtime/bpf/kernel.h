@@ -118,45 +118,97 @@ struct task_struct___klogger_choice {
 	struct css_set___klogger *cgroups;
 } __attribute__((preserve_access_index));
 
-/*
- * The control group of a hierarchy of version 1, or of the one of version 2, that accounts the
- * memory of the running thread; 0 without CONFIG_MEMCG.
- */
+/* Controllers, which have numbers of their own on each kernel: see KLOGGER_CONTROLLERS. */
+#define KLOGGER_CONTROLLER(name, id) id##_cgrp_id___klogger,
 enum cgroup_subsys_id___klogger {
-	memory_cgrp_id___klogger = 1,
+	no_cgrp_id___klogger,
+	KLOGGER_CONTROLLERS(KLOGGER_CONTROLLER)
 };
+#undef KLOGGER_CONTROLLER
 
-#define klogger_memory_controller(what) \
+/* `what`: 0: does this kernel have it? 1: its number on this kernel. */
+#define klogger_controller(id, what) \
 	__builtin_preserve_enum_value( \
-		*(enum cgroup_subsys_id___klogger *)memory_cgrp_id___klogger, what)
+		*(enum cgroup_subsys_id___klogger *)id##_cgrp_id___klogger, what)
 
-struct css_set___klogger_memory {
+struct css_set___klogger_groups {
 	struct cgroup_subsys_state___klogger *subsys[1];
 } __attribute__((preserve_access_index));
 
-struct task_struct___klogger_memory {
-	struct css_set___klogger_memory *cgroups;
+struct task_struct___klogger_groups {
+	struct css_set___klogger_groups *cgroups;
 } __attribute__((preserve_access_index));
 
-static __always_inline __u64 klogger_context_memcg(void)
+/* Of a thread: its group by the number of a controller on this kernel. */
+static __always_inline struct cgroup_subsys_state___klogger *
+klogger_group_state(void *thread, __u64 number)
 {
-	struct task_struct___klogger_memory *task = (void *)bpf_get_current_task_btf();
-	struct css_set___klogger_memory *set;
-	struct cgroup_subsys_state___klogger *state;
-	struct cgroup___klogger *group;
-	struct kernfs_node___klogger *node;
-	__u64 id = 0, place;
+	struct task_struct___klogger_groups *task = thread;
+	struct cgroup_subsys_state___klogger *state = 0;
+	struct css_set___klogger_groups *set;
 
-	if (!klogger_memory_controller(0 /* does it exist? */))
-		return 0;
-	place = klogger_memory_controller(1 /* its number on this kernel */) * sizeof(state);
 	if (bpf_probe_read_kernel(&set, sizeof(set), &task->cgroups) ||
-	    bpf_probe_read_kernel(&state, sizeof(state), (char *)&set->subsys[0] + place) ||
-	    bpf_probe_read_kernel(&group, sizeof(group), &state->cgroup) ||
+	    bpf_probe_read_kernel(&state, sizeof(state),
+				  (char *)&set->subsys[0] + number * sizeof(state)))
+		return 0;
+	return state;
+}
+
+/* The id of the group, unique in its hierarchy, or 0. */
+static __always_inline __u64 klogger_group_id(struct cgroup_subsys_state___klogger *state)
+{
+	struct kernfs_node___klogger *node;
+	struct cgroup___klogger *group;
+	__u64 id = 0;
+
+	if (bpf_probe_read_kernel(&group, sizeof(group), &state->cgroup) ||
 	    bpf_probe_read_kernel(&node, sizeof(node), &group->kn))
 		return 0;
 	bpf_probe_read_kernel(&id, sizeof(id), &node->id);
 	return id;
+}
+
+/*
+ * The control group of a hierarchy of version 1, or of the one of version 2, that accounts the
+ * memory of the running thread; 0 without CONFIG_MEMCG.
+ */
+static __always_inline __u64 klogger_context_memcg(void)
+{
+	struct cgroup_subsys_state___klogger *state;
+
+	if (!klogger_controller(memory, 0))
+		return 0;
+	state = klogger_group_state(bpf_get_current_task_btf(), klogger_controller(memory, 1));
+	return klogger_group_id(state);
+}
+
+/* The number of a controller on this kernel, or -1. */
+static __always_inline int klogger_controller_number(enum klogger_controller controller)
+{
+#define KLOGGER_CONTROLLER(name, id)					\
+	if (controller == KLOGGER_CONTROLLER_##name)			\
+		return klogger_controller(id, 0) ? (int)klogger_controller(id, 1) : -1;
+	KLOGGER_CONTROLLERS(KLOGGER_CONTROLLER)
+#undef KLOGGER_CONTROLLER
+	return -1;
+}
+
+/* Whether a thread is in this group of the hierarchy that has the controller, or below it. */
+static __noinline int klogger_is_in_v1_cgroup(void *task, __u32 controller, __u64 id)
+{
+	struct cgroup_subsys_state___klogger *state;
+	int number = klogger_controller_number(controller);
+
+	if (number < 0)
+		return 0;
+	state = klogger_group_state(task, number);
+	for (int i = 0; i < KLOGGER_CGROUP_DEPTH && state; i++) {
+		if (klogger_group_id(state) == id)
+			return 1;
+		if (bpf_probe_read_kernel(&state, sizeof(state), &state->parent))
+			return 0;
+	}
+	return 0;
 }
 
 /* A thread's name, ids, and when it started: in ns, not counting the time the machine slept. */

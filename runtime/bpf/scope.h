@@ -47,12 +47,24 @@ static __always_inline int klogger_is_chosen_cgroup(__u64 id)
 	const volatile struct klogger_choice *choice = &klogger_config.choice;
 
 	for (__u32 i = 0; i < KLOGGER_CHOICES && i < choice->cgroups; i++)
-		if (choice->cgroup[i] == id)
+		if (choice->cgroup[i] == id && choice->controller[i] == KLOGGER_CONTROLLER_NONE)
 			return 1;
 	return 0;
 }
 
-/* Its cgroup of version 2, or an ancestor of that. */
+/* Its cgroup of version 1, or an ancestor of that. */
+static __always_inline int klogger_v1_cgroup_is_chosen(void *task)
+{
+	const volatile struct klogger_choice *choice = &klogger_config.choice;
+
+	for (__u32 i = 0; i < KLOGGER_CHOICES && i < choice->cgroups; i++)
+		if (choice->controller[i] != KLOGGER_CONTROLLER_NONE &&
+		    klogger_is_in_v1_cgroup(task, choice->controller[i], choice->cgroup[i]))
+			return 1;
+	return 0;
+}
+
+/* Its cgroup of version 2, or an ancestor of that; or one of version 1. */
 static __always_inline int klogger_cgroup_is_chosen(struct task_struct___klogger_choice *p)
 {
 	struct cgroup_subsys_state___klogger *state;
@@ -61,6 +73,8 @@ static __always_inline int klogger_cgroup_is_chosen(struct task_struct___klogger
 		return 1;
 	if (!__builtin_preserve_field_info(p->cgroups, 2 /* does it exist? */))
 		return 0;
+	if (klogger_v1_cgroup_is_chosen(p))
+		return 1;
 	state = &p->cgroups->dfl_cgrp->self;
 	for (int i = 0; i < KLOGGER_CGROUP_DEPTH && state; i++) {
 		if (klogger_is_chosen_cgroup(state->cgroup->kn->id))

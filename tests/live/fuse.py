@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A server of a FUSE file system, without libfuse: `fuse.py SOURCE MOUNT` shows the files of a
-folder, to be read and run, until it is unmounted. Nothing that it says stays valid, so the kernel
-asks for everything; stopped, it answers as little as a server beyond a broken network.
+folder, to be read, run and written, until it is unmounted. Nothing that it says stays valid, so
+the kernel asks for everything; stopped, it answers as little as a server beyond a broken network.
 """
 
 import ctypes
@@ -18,6 +18,8 @@ HEADER = struct.Struct("<IIQQIIII")
 READING = struct.Struct("<QQIIQII")
 ROOT = 1
 REQUEST_MAX = 1 << 20
+CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+SIZE = 1 << 3
 NOENT, NOSYS = 2, 38
 
 
@@ -49,6 +51,29 @@ class Server:
             file.seek(offset)
             return file.read(size)
 
+    def create(self, node: int, body: bytes) -> bytes:
+        name = body[16:].rstrip(b"\0")
+        os.close(os.open(os.path.join(self.paths[node - 1], os.fsdecode(name)), CREATE, 0o600))
+        return self.lookup(node, name) + struct.pack("<QII", 0, 0, 0)
+
+    def make_folder(self, node: int, body: bytes) -> bytes:
+        name = body[8:].rstrip(b"\0")
+        os.mkdir(os.path.join(self.paths[node - 1], os.fsdecode(name)), 0o700)
+        return self.lookup(node, name)
+
+    def write(self, node: int, body: bytes) -> bytes:
+        _, offset, size, *_ = READING.unpack_from(body)
+        with open(self.paths[node - 1], "r+b") as file:
+            file.seek(offset)
+            file.write(body[READING.size : READING.size + size])
+        return struct.pack("<II", size, 0)
+
+    def change(self, node: int, body: bytes) -> bytes:
+        valid, _, _, size = struct.unpack_from("<IIQQ", body)
+        if valid & SIZE:
+            os.truncate(self.paths[node - 1], size)
+        return struct.pack("<QII", 0, 0, 0) + self.attributes(node)
+
     def names(self, node: int, body: bytes) -> bytes:
         _, offset, *_ = READING.unpack_from(body)
         found = b""
@@ -59,6 +84,9 @@ class Server:
         return found
 
     def answer(self, kind: int, node: int, body: bytes) -> bytes:
+        changes = {4: self.change, 9: self.make_folder, 16: self.write, 35: self.create}
+        if kind in changes:
+            return changes[kind](node, body)
         match kind:
             case 26:
                 flags = struct.pack("<IIII", 7, 31, 65536, 0)
@@ -75,7 +103,8 @@ class Server:
                 return self.names(node, body)
             case 17:
                 return struct.pack("<5Q4I", 0, 0, 0, 0, 0, 4096, 255, 4096, 0) + bytes(24)
-            case 18 | 25 | 29 | 34:
+            # Not FLUSH: whoever ends would wait for its answer, beyond SIGKILL.
+            case 18 | 20 | 29 | 34:
                 return b""
         raise OSError(NOSYS, "")
 

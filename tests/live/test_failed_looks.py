@@ -6,6 +6,7 @@ left, no /sys, a full /dev/shm, and a control group with little memory.
 import json
 import os
 import resource
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -196,3 +197,97 @@ def test_without_proc_the_cause_is_named(recorder):
     )  # fmt: skip
     assert done.returncode == 2 and "/proc/self/mountinfo" in done.stderr, done.stderr
     assert "no cgroups" not in done.stderr
+
+
+def test_rescue_says_what_it_could_not_look_at(recorder):
+    """That others may write there is not the same as nothing there."""
+    folder = recorder.dir / "programs"
+    folder.mkdir(mode=0o700)
+    words = [recorder.klogger, "rescue"]
+    environment = {**os.environ, "KLOGGER_DIR": str(folder)}
+    done = {}
+    for mode in 0o700, 0o777:
+        folder.chmod(mode)
+        done[mode] = subprocess.run(
+            words, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done[mode].returncode == 0, done[mode].stderr
+    assert "could not look at" not in done[0o700].stderr, done[0o700].stderr
+    said = " ".join(done[0o777].stderr.split())
+    assert f"could not look at {folder}: other users may write to it" in said
+
+
+def test_an_unreadable_tracefs_is_not_a_missing_event(recorder):
+    script = (
+        "mount -t tmpfs none /sys/kernel/tracing && "
+        'ln -s events /sys/kernel/tracing/events && exec "$@"'
+    )
+    words = ["record", "-e", "sched:sched_switch", "-o", "x.klog", "--", "true"]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", recorder.klogger, *words],
+        capture_output=True, text=True, check=False, cwd=recorder.dir, timeout=60,
+    )  # fmt: skip
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2 and "(tracefs): Too many levels" in said, done.stderr
+    assert "no trace event" not in said and "has no" not in said, said
+
+
+LOOP = r"""
+#include <unistd.h>
+#include <stddef.h>
+#include <stdio.h>
+#include "looks.klogger.h"
+int main(void)
+{
+    printf("%zu\n", offsetof(struct klogger_control, armed));
+    fflush(stdout);
+    for (int i = 0;; i++) {
+        klogger(REQUEST, i);
+        usleep(1000);
+    }
+}
+"""
+
+
+@pytest.mark.full("takes more than 3 s, if it is refused")
+def test_a_program_that_rescue_has_claimed_is_waited_for(recorder, monkeypatch):
+    """As while `klogger rescue` copies its rings: another klogger that records nothing."""
+    programs = recorder.dir / "programs"
+    programs.mkdir(mode=0o700)
+    monkeypatch.setenv("KLOGGER_DIR", str(programs))
+    (recorder.dir / "looks.klogger").write_text(SCHEMA)
+    (recorder.dir / "loop.c").write_text(LOOP)
+    assert recorder.command("gen", "looks.klogger", "-o", ".").code == 0
+    subprocess.run(["gcc", "-O2", "loop.c", "-o", "loop"], cwd=recorder.dir, check=True)
+    shutil.copy(shutil.which("sleep"), recorder.dir / "klogger")
+    with (
+        subprocess.Popen(["./loop"], cwd=recorder.dir, stdout=subprocess.PIPE) as program,
+        subprocess.Popen(["./klogger", "60"], cwd=recorder.dir) as other,
+    ):
+        try:
+            place = int(program.stdout.readline())
+            wait_for(lambda: list(programs.glob(f"{program.pid}.*")))
+            (file,) = programs.glob(f"{program.pid}.*")
+
+            def armed(pid=None):
+                with file.open("r+b") as shared:
+                    shared.seek(place)
+                    if pid is not None:
+                        shared.write(pid.to_bytes(4, "little"))
+                        return pid
+                    return int.from_bytes(shared.read(4), "little")
+
+            armed(other.pid)
+            out = recorder.path()
+            recording = recorder.start("-s", "looks.klogger", "-p", program.pid, out=out)
+            wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "1").code == 0)
+            assert armed() == other.pid
+            armed(0)
+            wait_for(lambda: armed() == recording.pid)
+            recording.terminate()
+            _, said = recording.communicate(timeout=60)
+            assert "recorded already" not in said, said
+        finally:
+            program.kill()
+            other.kill()
+    assert Log(recorder.klogger, out).one("SELECT count(*) > 0 FROM request"), said

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,3 +134,69 @@ def test_names_are_found_while_the_server_answers(recorder, hung):
     assert done.code == 0 and not silent(recorder, log), done.err
     names = recorder.command("sql", log, "SELECT text FROM klogger.stack", "--format", "csv").out
     assert "waits_here" in names, names
+
+
+@pytest.mark.full("a look is given up after 3 s")
+@pytest.mark.parametrize("command", [
+    ["record", "-s", "lifecycle", "-o", "{}/x.klog", "--", "true"],
+    ["record", "-s", "lifecycle", "--segment", "1h", "--dir", "{}/segments", "--", "true"],
+    ["trace", "-s", "lifecycle", "-o", "{}/lines", "--", "true"],
+    ["record", "-s", "block", "-o", "x.klog", "--device", "{}/sleeper", "--", "true"],
+    ["record", "-s", "lifecycle", "-o", "x.klog", "--netns", "{}/sleeper", "--", "true"],
+], ids=lambda words: " ".join(words[:5]))  # fmt: skip
+def test_a_place_that_does_not_answer_is_refused(recorder, hung, command):
+    hung.stop()
+    words = [word.format(hung.program.parent) for word in command]
+    done = recorder.command(*words, timeout=60)
+    assert done.code == 2 and SILENT in " ".join(done.err.split()), done.err
+
+
+def pending(pid):
+    """Signals that a process has not seen yet."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("\nShdPnd:")[1].split()[0], 16)
+
+
+@pytest.mark.full("a write is given up after 5 s")
+@pytest.mark.parametrize("options", [[], ["--segment", "1h"]], ids=["file", "segments"])
+def test_a_log_that_cannot_be_written_any_more(recorder, hung, options):
+    """It says so while it records; the second signal ends it, and the rings have the rest."""
+    # The kernel learns that this server has no FLUSH, for which whoever ends would wait.
+    hung.program.read_bytes()
+    out = hung.program.parent / "log"
+    recording = recorder.start("-s", "futex", "-p", hung.pid, *options, out=out)
+    wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "1").code == 0)
+    hung.stop()
+    said = ""
+    while "does not answer" not in " ".join(said.split()):
+        line = recording.stderr.readline()
+        assert line, said
+        said += line
+    assert "log" in said and " has taken " in said, said
+    recording.terminate()
+    wait_for(lambda: not pending(recording.pid))
+    recording.terminate()
+    assert recording.wait(timeout=60) == -signal.SIGTERM
+    listed = recorder.command("rescue").out
+    assert f"recorder[{recording.pid}]" in listed, listed
+    os.kill(hung.server, signal.SIGCONT)
+    done = recorder.command("rescue", recording.pid, "-o", "rescued.klog", timeout=60)
+    assert done.code == 0, done.err
+
+
+@pytest.mark.full("a look is given up after 3 s")
+def test_one_deadline_for_all_folders_of_a_mount(recorder, hung):
+    folders = ":".join(str(hung.program.parent / f"folder{n}") for n in range(8))
+    build = ["gcc", recorder.dir / "sleeper.c", "-o", recorder.dir / "program"]
+    subprocess.run([*build, f"-Wl,-rpath,{folders}"], check=True)
+    (recorder.dir / "none.klogger").write_text(
+        'schema none "A library that is not there"\nevent A { int a }\n'
+        'probe user "libklogger-none":f(int a) { klogger(A, a); }\n'
+    )
+    hung.stop()
+    begin = time.monotonic()
+    words = ["record", "-s", "none.klogger", "-o", "x.klog", "--", "./program"]
+    done = recorder.command(*words, timeout=60)
+    assert done.code == 2 and "libklogger-none" in done.err, done.err
+    # 3 s for each would be 24 s.
+    assert time.monotonic() - begin < 15

@@ -94,6 +94,13 @@ assert libc.syscall(9999, 1, 2, 3) == -1
 os.rename(folder + "/file", folder + "/other")
 os.mkdir(folder + "/made")
 os.rmdir(folder + "/made")
+os.chmod(folder + "/other", 0o4711)
+os.umask(0o27)
+if not os.fork():
+    os._exit(29)
+watched = os.pidfd_open(os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid)
+told["watched"] = watched
+os.waitid(os.P_PIDFD, watched, os.WEXITED)
 print(json.dumps(told))
 os._exit(3)
 """
@@ -164,7 +171,7 @@ LINES = [
     ("socket", "(AF_INET6, SOCK_DGRAM|SOCK_CLOEXEC, 0) = "),
     ("futex", "({word}, FUTEX_WAIT_PRIVATE, 5; 3.00 ms) = -ETIMEDOUT"),
     ("nanosleep", "(2.00 ms) = 0"),
-    ("openat", '(AT_FDCWD, "{folder}/file", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0x1a0) = {file}'),
+    ("openat", '(AT_FDCWD, "{folder}/file", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0640) = {file}'),
     ("fsync", '({file} "{folder}/file") = 0'),
     ("fdatasync", '({file} "{folder}/file") = 0'),
     ("fallocate", '({file} "{folder}/file", 4096, 8192) = 0'),
@@ -181,6 +188,12 @@ LINES = [
     ("prlimit64", "(RLIMIT_NOFILE, "),
     # Its only argument.
     ("rmdir", '("{folder}/made") = 0'),
+    ("mkdir", '("{folder}/made", 0777) = 0'),
+    ("chmod", '("{folder}/other", 04711) = 0'),
+    ("umask", "(027) = "),
+    ("waitid", "(-1, "),
+    # The kernel calls it anon_inode:[pidfd], or pidfd:[NUMBER].
+    ("waitid", '({watched} "'),
     ("pipe2", "({r}, {w}, O_CLOEXEC) = 0"),
     ("eventfd2", "(0x0, 0x80000) = {event}"),
     ("rename", '("{folder}/file", "{folder}/other") = 0'),

@@ -96,6 +96,29 @@ def cgroup():
     here.rmdir()
 
 
+@pytest.fixture
+def cgroup_v1():
+    """The same, in a hierarchy of version 1, and the line of /proc/PID/cgroup of the first."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, place, kind, options, *_ = line.split()
+        controller = next((c for c in ("pids", "freezer", "memory") if c in options.split(",")), 0)
+        if kind == "cgroup" and controller:
+            break
+    else:
+        pytest.skip("no cgroups of version 1 with pids, freezer or memory are mounted")
+    own = Path("/proc/self/cgroup").read_text().splitlines()
+    own = next(line for line in own if line.split(":")[1].split(",").count(controller))
+    outer = Path(place) / own.split(":", 2)[2].lstrip("/")
+    here = outer / "klogger-test-v1"
+    try:
+        (here / "inner").mkdir(parents=True)
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made: {error}")
+    yield (here, here / "inner", outer), own.rstrip("/") + "/klogger-test-v1"
+    (here / "inner").rmdir()
+    here.rmdir()
+
+
 def run(recorder, schema, program, *options, words=()):
     """The hits of each thread, of a program that is recorded with these options, and the ids of
     threads that it prints.
@@ -153,6 +176,36 @@ def test_cgroups(recorder, schema, whole, cgroup, clean_kernel):
         assert log.meta["preamble"]["recorder"]["threads"] == {"cgroups": ["/klogger-test"]}
     counts, (first, _), _ = run(recorder, schema, CGROUPS, *whole, "--cgroup", inner, words=cgroup)
     assert counts == {first: 307}
+
+
+@WHOLE
+def test_cgroups_of_version_1(recorder, schema, whole, cgroup_v1, clean_kernel):
+    folders, line = cgroup_v1
+    text = line.split(":", 1)[1]
+    for path in folders[0], line:
+        counts, (first, second), log = run(
+            recorder, schema, CGROUPS, *whole, "--cgroup", path, words=folders
+        )
+        assert counts == {first: 503 + 307, second: 101}
+        assert log.meta["preamble"]["recorder"]["threads"] == {"cgroups": [text]}
+
+
+@pytest.mark.full("others of this file are in the gate")
+def test_cgroups_of_both_versions(recorder, schema, cgroup, cgroup_v1, clean_kernel):
+    """A thread matches if it is in one of them."""
+    (here, _, _), _ = cgroup_v1
+    program = """
+v1, v2, out1, out2 = sys.argv[1:]
+hit(1009)
+move(v1); hit(503); move(out1)
+move(v2); hit(307); move(out2)
+hit(11)
+print(os.getpid())
+"""
+    words = [here, cgroup[0], here.parent, cgroup[2]]
+    options = ["--cgroup", here, "--cgroup", cgroup[0]]
+    counts, (first,), _ = run(recorder, schema, program, "-a", *options, words=words)
+    assert counts == {first: 503 + 307}
 
 
 def test_only_the_command(recorder, schema, clean_kernel):

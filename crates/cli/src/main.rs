@@ -85,9 +85,13 @@ fn main() -> ExitCode {
     external::rewrite_help(&mut given);
     let cli =
         Cli::try_parse_from(given).unwrap_or_else(|error| refuse(&tips::add(error, &words())));
+    let is_of_machine = cli.command.is_of_machine();
     match run(cli) {
         Ok(code) => {
             out::finish();
+            if is_of_machine {
+                messages::missed();
+            }
             code
         }
         Err(failure) => {

@@ -9,6 +9,7 @@ use indicatif::HumanCount;
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped_lines;
 use klogger_log::writer::Summary;
+use klogger_os::missed::{self, Missed};
 use klogger_schema::include::Includes;
 use klogger_schema::{Diagnostic, Severity};
 use serde_json::{Value, json};
@@ -72,6 +73,14 @@ pub fn note(text: &str) {
     match is_json() {
         true => send(&json!({ "message": "note", "text": text })),
         false => print(&format!("klogger: {text}")),
+    }
+}
+
+/// What could not be looked at, so that what was found may not be all.
+pub fn missed() {
+    for Missed { what, count, .. } in missed::take() {
+        let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+        note(&format!("could not look at {what}{times}"));
     }
 }
 

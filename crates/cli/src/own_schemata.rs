@@ -5,6 +5,7 @@
 
 use crate::schema_file;
 use crate::shared_texts::included;
+use klogger_os::missed;
 use klogger_toolchain::bundled;
 use std::collections::BTreeMap;
 use std::env;
@@ -53,8 +54,11 @@ fn is_copy(file: &Path, name: &str) -> bool {
 /// All that [`find`] finds, by name.
 pub fn all() -> BTreeMap<String, PathBuf> {
     let folders = folders();
-    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let what = |folder: &Path| format!("the schemata in {}", folder.display());
+    let read = |folder: &PathBuf| missed::noting_unless_gone(&what(folder), fs::read_dir(folder));
+    let entries = folders.iter().filter_map(read).flatten();
+    let entries = entries.filter_map(|entry| missed::noting("a folder of schemata", entry));
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter_map(|name| find_in(&folders, &name).map(|file| (name, file))).collect()
 }
 

@@ -52,7 +52,7 @@ impl Threads {
         preamble::Threads {
             comms: self.comms.clone(),
             users: self.users.iter().map(|user| user.name.clone()).collect(),
-            cgroups: self.cgroups.iter().map(|cgroup| cgroup.path.clone()).collect(),
+            cgroups: self.cgroups.iter().map(Cgroup::text).collect(),
         }
     }
 }

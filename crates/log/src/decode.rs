@@ -8,7 +8,7 @@ use crate::process::Processes;
 use crate::reader::Reader;
 use crate::stacks::Stacks;
 use crate::symbols::Symbols;
-use crate::text::{push_hex, push_int, push_word};
+use crate::text::{push_hex, push_int, push_octal, push_word};
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Decoding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,6 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 enum Show {
     Plain,
     Hex,
+    Octal,
     Thread,
     Code,
     Stack,
@@ -119,7 +120,9 @@ impl Decoder {
             return false;
         };
         match show {
-            Show::Plain | Show::Hex | Show::Device | Show::Ip | Show::Endpoint => return false,
+            Show::Plain | Show::Hex | Show::Octal | Show::Device | Show::Ip | Show::Endpoint => {
+                return false;
+            }
             Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
                 Some(name) => out.extend_from_slice(name),
                 None => return false,
@@ -146,6 +149,7 @@ impl Decoder {
         match show {
             Show::Plain | Show::Endpoint => push_number(out, value),
             Show::Hex => push_hex(out, bits),
+            Show::Octal => push_octal(out, bits),
             Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
                 Some(name) => {
                     push_word(out, name);
@@ -240,6 +244,7 @@ fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
     match &field.decode {
         Decode::Plain | Decode::Path => Show::Plain,
         Decode::Hex => Show::Hex,
+        Decode::Octal => Show::Octal,
         Decode::Thread => Show::Thread,
         Decode::Code => Show::Code,
         Decode::Stack => Show::Stack,

@@ -172,6 +172,11 @@ impl Processes {
         }
     }
 
+    /// An id that belongs to another thread than the one that was found with it before.
+    pub fn found_anew(&mut self, pid: i64, tgid: i64, comm: Vec<u8>, since_ns: u64) {
+        self.add(pid, tgid, -1, comm, Vec::new(), since_ns);
+    }
+
     /// Sets the names of threads out of scope that are due.
     fn apply_seen(&mut self, now: u64) {
         while self.seen.front().is_some_and(|one| one.since_ns <= now) {

@@ -19,6 +19,13 @@ pub fn push_hex(out: &mut Vec<u8>, value: u64) {
     }
 }
 
+/// Appends a number to the base 8, with a 0 in front, as rights of files are written: `0644`.
+pub fn push_octal(out: &mut Vec<u8>, value: u64) {
+    out.push(b'0');
+    let digits = (64 - value.leading_zeros()).div_ceil(3);
+    out.extend((0..digits).rev().map(|i| b'0' + (value >> (3 * i) & 7) as u8));
+}
+
 /// Appends ns as seconds with 9 decimals, right-aligned to `width` characters.
 #[inline]
 pub fn push_seconds(out: &mut Vec<u8>, ns: i64, width: usize) {

@@ -209,6 +209,7 @@ fn values_are_decoded() {
         &[
             one("plain", Scalar::I8, Decode::Plain),
             one("hex", Scalar::U16, Decode::Hex),
+            one("octal", Scalar::U16, Decode::Octal),
             one("code", Scalar::U64, Decode::Code),
             one("nowhere", Scalar::U64, Decode::Code),
             one("device", Scalar::U32, Decode::Device),
@@ -225,7 +226,7 @@ fn values_are_decoded() {
         ],
     ));
     let last = preamble.events.len() - 1;
-    preamble.events[last].fields[14].unit = Some("bytes".into());
+    preamble.events[last].fields[15].unit = Some("bytes".into());
     let values = |v: &[(u64, &str)]| v.iter().map(|(n, t)| (*n, t.to_string())).collect();
     preamble.decodings = vec![
         Decoding {
@@ -238,6 +239,7 @@ fn values_are_decoded() {
     let mut builder = record(&preamble, "ALL")
         .int("plain", -3)
         .int("hex", 0xbeef)
+        .int("octal", 0o4755)
         .int("code", 0x1010)
         .int("nowhere", 5);
     builder = builder
@@ -275,7 +277,7 @@ fn values_are_decoded() {
         decoder.show(&event, index, &processes, &mut text);
         text.push(b' ');
     }
-    let expected =
-        "-3 0xbeef start+0x10 0x5 8:1 127.0.0.1 ::1 -ENOENT 12 A|C|0x10 0 seven -7 [-1,2] 4096B ";
+    let expected = "-3 0xbeef 04755 start+0x10 0x5 8:1 127.0.0.1 ::1 -ENOENT 12 A|C|0x10 0 seven \
+                    -7 [-1,2] 4096B ";
     assert_eq!(String::from_utf8(text).unwrap(), expected);
 }

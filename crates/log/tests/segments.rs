@@ -107,6 +107,36 @@ fn segmented(folder: &Path, blocks: &[Written], cuts: &[usize], compression: Com
     }
 }
 
+/// Does something to one of the files of a folder.
+fn spoil(folder: &Path, kind: u8, which: prop::sample::Index, number: u16) {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    if files.is_empty() {
+        return;
+    }
+    let file = &files[which.index(files.len())];
+    let mut bytes = fs::read(file).unwrap();
+    let at = usize::from(number) % bytes.len().max(1);
+    match kind {
+        0 => fs::remove_file(file).unwrap(),
+        1 => fs::write(file, &bytes[..at]).unwrap(),
+        2 => {
+            bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= (number >> 8) as u8 | 1);
+            fs::write(file, bytes).unwrap();
+        }
+        // Another number, beside or in place of another segment.
+        3 => fs::rename(file, folder.join(file_name(u32::from(number % 8) + 1))).unwrap(),
+        4 => fs::write(folder.join(file_name(u32::from(number) + 9)), bytes).unwrap(),
+        // What belongs to another recording.
+        _ => {
+            let segment = Segment { recording: "another".into(), number: 1, ..Segment::default() };
+            let other = Preamble { segment: Some(segment), ..preamble() };
+            let bytes = write(&other, &[], &Ledger::default(), Compression::None);
+            fs::write(file, bytes).unwrap();
+        }
+    }
+}
+
 fn parts() -> impl Strategy<Value = Vec<Part>> {
     let lost = prop_oneof![4 => Just(0_u64), 1 => 1..1000_u64];
     let contents = prop::collection::vec((0..1000_u64, lost), 1..20);
@@ -149,6 +179,32 @@ proptest! {
         prop_assert_eq!(many.segments().len(), cuts.len() + 1);
         let counted: u64 = many.segments().iter().map(|s| s.events).sum();
         prop_assert_eq!(counted, one.totals().0);
+    }
+
+    /// Names, lengths and bytes of the files are anybody's: what is read is a part of what was
+    /// logged, or there is an error.
+    #[test]
+    fn a_folder_that_was_spoilt_is_read_or_refused(
+        parts in parts(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+        spoils in prop::collection::vec((0..6_u8, any::<prop::sample::Index>(), any::<u16>()), 1..4)
+    ) {
+        let blocks = written(&preamble(), &parts);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(blocks.len() + 1)).collect();
+        cuts.sort_unstable();
+        let folder = tempfile::tempdir().unwrap();
+        segmented(folder.path(), &blocks, &cuts, Compression::None);
+        let whole = Reader::open(folder.path()).unwrap().totals().0;
+        for (kind, which, number) in spoils {
+            spoil(folder.path(), kind, which, number);
+        }
+        if let Ok(reader) = Reader::open(folder.path()) {
+            let mut serials = events(&reader);
+            prop_assert!(serials.len() as u64 <= 2 * whole + 2, "{} of {whole}", serials.len());
+            serials.dedup();
+            let _ = (reader.totals(), reader.times(), reader.span(), reader.ledger(&[]));
+            let _ = (Stats::new(&reader), reader.segments(), reader.damage());
+        }
     }
 
     #[test]

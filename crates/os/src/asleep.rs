@@ -20,6 +20,9 @@ pub struct Sleep {
     last: Option<(String, Instant)>,
 }
 
+/// In place of /proc/PID/status.
+const UNKNOWN: &str = "State:\tS\nvoluntary_ctxt_switches:\t0\n";
+
 impl Sleep {
     pub fn of(child: &Child) -> Sleep {
         Sleep::of_pid(child.id())
@@ -29,9 +32,11 @@ impl Sleep {
         Sleep { pid, last: None }
     }
 
-    /// Whether it has slept for too long, in one piece.
+    /// Whether it has slept for too long, in one piece. If that cannot be read, as without /proc,
+    /// whether it has taken as long.
     pub fn is_too_long(&mut self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
+        let status = status.unwrap_or_else(|_| UNKNOWN.into());
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let sleeps = line("State:").is_some_and(|state| state.trim_start().starts_with(['S', 'D']));
         let count = line("voluntary_ctxt_switches:").filter(|_| sleeps);

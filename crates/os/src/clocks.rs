@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Reads several clocks of the kernel together.
 
+use crate::missed;
+
 /// Readings of one moment, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
@@ -47,9 +49,11 @@ pub fn clock_pair() -> (u64, u64, u64) {
 }
 
 /// By how much the clocks of this time namespace differ from the kernel's: CLOCK_MONOTONIC
-/// and CLOCK_BOOTTIME, in ns. Kernels without such namespaces say nothing.
+/// and CLOCK_BOOTTIME, in ns. Kernels without such namespaces have no such file.
 pub fn time_namespace() -> (i128, i128) {
-    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let path = "/proc/self/timens_offsets";
+    let offsets = missed::noting_unless_gone(path, std::fs::read_to_string(path));
+    let offsets = offsets.unwrap_or_default();
     let of = |clock| {
         let line = offsets.lines().find_map(|line| line.strip_prefix(clock));
         let mut words = line.unwrap_or_default().split_whitespace().map(|w| w.parse().unwrap_or(0));

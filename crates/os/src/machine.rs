@@ -15,9 +15,10 @@ pub fn write_as_private_as(file: &Path) {
     }
 }
 
-/// A file of one line; empty if it cannot be read.
+/// A file of one line; empty if it is not there, or cannot be read, which the ledger says.
 pub fn line(path: &str) -> String {
-    fs::read_to_string(path).map(|t| t.trim().to_string()).unwrap_or_default()
+    let text = missed::noting_unless_gone(path, fs::read_to_string(path));
+    text.map(|t| t.trim().to_string()).unwrap_or_default()
 }
 
 /// Numbers of the CPUs that are online.
@@ -34,8 +35,8 @@ pub fn online_cpus() -> Result<Vec<u32>, Error> {
 
 /// How many the kernel makes room for, in what it has for each CPU; at least those that are online.
 pub fn possible_cpus() -> u64 {
-    let cpus =
-        parse_cpu_list(&line("/sys/devices/system/cpu/possible")).or_else(|| online_cpus().ok());
+    let possible = parse_cpu_list(&line("/sys/devices/system/cpu/possible"));
+    let cpus = possible.or_else(online_cpus_now);
     cpus.map_or(1, |cpus| cpus.len() as u64)
 }
 

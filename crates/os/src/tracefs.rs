@@ -19,8 +19,10 @@ pub struct TraceFs {
 impl TraceFs {
     pub fn find() -> io::Result<TraceFs> {
         let root = PathBuf::from(ROOT);
-        if root.join("events").exists() {
-            return Ok(TraceFs { root, _mount: None });
+        match root.join("events").metadata() {
+            Ok(_) => return Ok(TraceFs { root, _mount: None }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
         }
         let mount = detached()?;
         let root = format!("/proc/self/fd/{}", mount.as_raw_fd()).into();

@@ -74,9 +74,8 @@ fn is_usable(root: &Path, path: &Path) -> bool {
 
 fn in_folders(name: &str, root: &Path, folders: &[PathBuf]) -> Result<Option<PathBuf>, Refusal> {
     for folder in folders {
-        let inside = folder.strip_prefix("/").unwrap_or(folder);
-        let entries = fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let names = files::look_at(root).and_then(|root| answers::names_below(&root, folder));
+        let names = names.into_iter().flatten().filter_map(|name| name.into_string().ok());
         let found = names.filter(|file| is_called(file, name)).map(|file| folder.join(file));
         if let Some(path) = one_of(name, found.filter(|path| is_usable(root, path)).collect())? {
             return Ok(Some(path));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What a log is written to: a file, or standard output, as it is or through a pipe.
 
+use crate::hung::watched;
 use klogger_log::writer::Sink;
 use klogger_os::{self as os, Error};
 use std::fs::File;
@@ -64,7 +65,7 @@ impl Write for Destination {
     /// Another program may have made a pipe non-blocking, which it shares.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Destination::File(file) => file.write(bytes),
+            Destination::File(file) => watched(|| file.write(bytes)),
             Destination::Stream(stream) => loop {
                 match stream.write(bytes) {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -86,7 +87,7 @@ impl Write for Destination {
 impl Sink for Destination {
     fn cut(&mut self, length: u64) -> io::Result<()> {
         match self {
-            Destination::File(file) => file.cut(length),
+            Destination::File(file) => watched(|| file.cut(length)),
             Destination::Stream(_) => Err(ErrorKind::NotSeekable.into()),
         }
     }

@@ -3,9 +3,9 @@
 //! start.
 
 use crate::destination::{check_stdout, is_stdout};
-use klogger_os::Error;
 use klogger_os::files::{cannot_write, discards, folder_of};
 use klogger_os::outputs::{Folder, Old, Partial};
+use klogger_os::{Error, answers};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -25,6 +25,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
         let error = Error::new(format!("'{}' is not the name of a file", path.display()));
         return Err(error.help(help));
     }
+    check_answers(path)?;
     let folder = folder_of(path);
     let cannot = |why: String| Error::new(format!("cannot write {}: {why}", path.display()));
     let shown = folder.display();
@@ -35,6 +36,11 @@ pub fn check(path: &Path) -> Result<(), Error> {
         Err(e) => Err(cannot_write(path, e)),
         Ok(_) => place(path).and_then(|(folder, name)| look(&folder, &name, path)).map(drop),
     }
+}
+
+/// Whether the file system of the folder of `path` answers, and that of what is there.
+fn check_answers(path: &Path) -> Result<(), Error> {
+    answers::check_output(path).map_err(|e| cannot_write(path, e))
 }
 
 /// The folder of a log, and its name there.
@@ -167,6 +173,7 @@ fn find_folder(path: &Path) -> Result<(Folder, OsString, Option<Folder>), Error>
         Error::new(format!("cannot record segments into {}: {why}", path.display()))
             .help("choose another folder with --dir DIR; it is created")
     };
+    check_answers(path)?;
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::Other => cannot(&e.to_string()),
         _ => cannot_write(path, e),

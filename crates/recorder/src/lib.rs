@@ -12,6 +12,7 @@ pub(crate) mod file;
 mod followed;
 mod follower;
 pub mod host;
+pub mod hung;
 mod ledger;
 mod names;
 mod pipeline;
@@ -73,6 +74,8 @@ pub struct Options {
     pub follower: Option<Box<dyn Follower>>,
     /// If somebody or something may ask for snapshots.
     pub snapshots: Option<snapshots::Options>,
+    /// Tells the user that writing the log hangs; called by a thread of its own.
+    pub tell_hung: fn(&str),
 }
 
 /// The progress of a recording, reported several times a second.

@@ -9,8 +9,20 @@ pub mod vmcore;
 
 pub use killed::killed_recorders;
 
+use klogger_log::reader::Reader;
 use klogger_log::writer::Summary;
+use klogger_os::missed;
 use std::io;
+use std::path::Path;
+
+/// A log that was begun; `None` if it is not there, or cannot be read, which the ledger says. Only
+/// a regular file is opened, since a pipe would wait for a writer.
+fn begun(path: &Path) -> Option<Reader> {
+    let what = format!("the log {}", path.display());
+    let found = missed::noting_unless_gone(&what, path.metadata())?;
+    let open = || Reader::open(path).map_err(io::Error::other);
+    found.is_file().then(|| missed::noting(&what, open())).flatten()
+}
 
 /// Fails if events were left out to make room for the ledger: what is rescued must be whole before
 /// its source goes.

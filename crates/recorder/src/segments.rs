@@ -18,6 +18,7 @@ pub use self::shelf::{Closing, Shelf};
 pub use self::told::Told;
 use crate::destination::Destination;
 use crate::file;
+use crate::hung::watched;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble, Segment};
@@ -267,7 +268,7 @@ fn create(
     preamble: &Preamble,
     compression: Compression,
 ) -> io::Result<Writer<Destination>> {
-    let file = Destination::File(file::create(folder, name, mode)?);
+    let file = Destination::File(watched(|| file::create(folder, name, mode))?);
     Writer::new(file, preamble, compression).inspect_err(|_| drop(folder.remove(name)))
 }
 

@@ -254,6 +254,8 @@ pub enum Decode {
     #[default]
     Plain,
     Hex,
+    /// Rights of a file: `0644`.
+    Octal,
     /// A thread id; the process table has its name.
     Thread,
     /// An address in code; the symbol table has its name.

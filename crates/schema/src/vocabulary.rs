@@ -187,8 +187,9 @@ pub const UNIT_REMEDIES: [(&str, &str); 20] = [
 ];
 
 /// Decodings that need no table.
-pub const DECODES: [(&str, Decode); 9] = [
+pub const DECODES: [(&str, Decode); 10] = [
     ("hex", Decode::Hex),
+    ("octal", Decode::Octal),
     ("thread", Decode::Thread),
     ("code", Decode::Code),
     ("stack", Decode::Stack),

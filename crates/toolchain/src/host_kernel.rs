@@ -16,7 +16,7 @@ pub use preemption::{Preemption, preemption};
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::{Counts, Formats};
-use klogger_os::{Error, perf_events};
+use klogger_os::{Error, missed, perf_events};
 use klogger_programs::Programs;
 use klogger_schema::counted::Counted;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Counts for Machine {
 
 /// Bytes of the type information of the running kernel; 0: it has none.
 pub fn types_size() -> u64 {
-    fs::metadata(BTF).map_or(0, |about| about.len())
+    missed::noting_unless_gone(BTF, fs::metadata(BTF)).map_or(0, |about| about.len())
 }
 
 /// Whether the running kernel has type information.
@@ -151,7 +151,9 @@ pub const AS_ROOT: &str = "run klogger as root: the same command after sudo";
 fn check_user_namespace() -> Result<(), Error> {
     /// In the first one each user is the one with the same number.
     const ALL: [&str; 3] = ["0", "0", "4294967295"];
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    // Kernels without such namespaces do not have it.
+    let path = "/proc/self/uid_map";
+    let map = missed::noting_unless_gone(path, fs::read_to_string(path)).unwrap_or_default();
     if map.is_empty() || map.split_whitespace().eq(ALL) {
         return Ok(());
     }
@@ -171,9 +173,12 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
         ))
         .help("mount /proc: mount -t proc proc /proc")
     })?;
-    let effective =
-        status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or("0");
-    let effective = u64::from_str_radix(effective, 16).unwrap_or(0);
+    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let effective = effective.ok_or_else(|| {
+        Error::new("/proc/self/status does not say which capabilities this process has")
+            .help("mount /proc: mount -t proc proc /proc")
+    })?;
     let has = |bit: u32| effective >> bit & 1 == 1;
     let missing: Vec<_> =
         needed.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
@@ -192,7 +197,8 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
 pub fn check_pid_namespace() -> Result<(), Error> {
     /// Inode number of the first pid namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO).
     const FIRST: &str = "pid:[4026531836]";
-    let ours = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let path = "/proc/self/ns/pid";
+    let ours = missed::noting_unless_gone(path, fs::read_link(path)).unwrap_or_default();
     if ours.as_os_str() == FIRST || ours.as_os_str().is_empty() {
         return Ok(());
     }

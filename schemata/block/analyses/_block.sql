@@ -20,12 +20,13 @@ CREATE TEMP MACRO block_total(x) AS least(sum(x), 9223372036854775807)::BIGINT;
 CREATE TEMP TABLE block_request AS
 SELECT time AS to_ns, time - block_ns(took) AS issued_ns,
     time - block_ns(took) - block_ns(queued) AS from_ns, cpu, rq, device, sector, bytes, kind, how,
-    pid, inode, file_system, status, whole, block_ns(took) AS took, block_ns(queued) AS queued
+    pid, inode, file_system, status, whole, kernel, block_ns(took) AS took,
+    block_ns(queued) AS queued
 FROM RQ_DONE;
 -- Those of devices without requests, as of dm.
 CREATE TEMP VIEW block_bio AS
 SELECT time AS to_ns, time - block_ns(took) AS from_ns, device, sector, bytes, kind, how, pid,
-    inode, file_system, status, block_ns(took) AS took
+    inode, file_system, status, kernel, block_ns(took) AS took
 FROM BIO_DONE;
 -- Requests that were not done when the recording ended, as the recorder has found them. And, with
 -- `issues`, those that were issued last under their number, and not done or put back since. If

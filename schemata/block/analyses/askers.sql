@@ -26,7 +26,9 @@
 --     Record `writeback` as well to know who wrote the pages.
 -- empty: no request was completed while the log was recorded
 
-CREATE TEMP MACRO askers_role(program) AS CASE
+-- `kernel`: the thread is one of the kernel. A program may have any name.
+CREATE TEMP MACRO askers_role(program, kernel) AS CASE
+    WHEN NOT kernel THEN ''
     WHEN starts_with(program, 'kworker') THEN 'page cache, and work put off'
     WHEN starts_with(program, 'jbd2/') THEN 'journal of ext4'
     WHEN starts_with(program, 'xfsaild') THEN 'metadata of XFS, behind its log'
@@ -37,28 +39,29 @@ CREATE TEMP MACRO askers_role(program) AS CASE
     WHEN regexp_matches(program, '^(dm|md|kdmflush)') THEN 'another block device'
     ELSE '' END;
 CREATE TEMP VIEW askers_seen AS
-SELECT pid, from_ns AS time, device, kind, how, bytes, inode, file_system, queued + took AS ns
+SELECT pid, from_ns AS time, device, kind, how, bytes, inode, file_system, kernel,
+    queued + took AS ns
 FROM block_request WHERE took > 0
 UNION ALL
-SELECT pid, from_ns, device, kind, how, bytes, inode, file_system, took FROM block_bio;
+SELECT pid, from_ns, device, kind, how, bytes, inode, file_system, kernel, took FROM block_bio;
 CREATE TEMP TABLE askers AS
 SELECT CASE WHEN pid = 0 THEN 'nobody' ELSE program END AS program, device, kind, how, bytes,
-    inode, file_system, ns
+    inode, file_system, kernel, ns
 FROM klogger.with_program('askers_seen');
 
 -- table
-SELECT program, askers_role(program) AS role, device(device) AS device, requests, bytes,
+SELECT program, askers_role(program, kernel) AS role, device(device) AS device, requests, bytes,
     bytes / greatest(sum(bytes) OVER (PARTITION BY askers_by.device), 1) AS of_all, reads, writes,
     metadata, files, p[1] AS p50, p[2] AS p99
 FROM (
-    SELECT program, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes,
+    SELECT program, kernel, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes,
         count(*) FILTER (kind = 0) AS reads, count(*) FILTER (kind = 1) AS writes,
         count(*) FILTER (how & 130 <> 0) / count(*) AS metadata,
         count(DISTINCT {'device': file_system, 'inode': inode}) FILTER (inode > 0) AS files,
         quantile_disc(ns, [0.5, 0.99]) AS p
-    FROM askers GROUP BY program, device
+    FROM askers GROUP BY program, kernel, device
 ) AS askers_by
-ORDER BY bytes DESC, requests DESC, program;
+ORDER BY bytes DESC, requests DESC, program, kernel;
 
 -- picture
 WITH ranked AS (
@@ -73,13 +76,15 @@ ORDER BY max(least(rank, 13)), kind;
 -- finding
 SELECT format('{} asked for {:.0f} % of the bytes of {}: {:,} requests{}.', program,
         100.0 * bytes / all_bytes, device(device), requests,
-        CASE WHEN askers_role(program) = '' THEN ''
-            ELSE format(', which is the work of the kernel ({})', askers_role(program)) END),
+        CASE WHEN askers_role(program, kernel) = '' THEN ''
+            ELSE format(', which is the work of the kernel ({})',
+                askers_role(program, kernel)) END),
     least(ns / greatest((SELECT to_ns FROM klogger.recording), 1), 1) * bytes / all_bytes AS weight
 FROM (
-    SELECT program, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes, sum(ns) AS ns,
+    SELECT program, kernel, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes,
+        sum(ns) AS ns,
         sum(sum(bytes)) OVER (PARTITION BY device) AS all_bytes
-    FROM askers GROUP BY program, device
+    FROM askers GROUP BY program, kernel, device
 )
 WHERE all_bytes > 0 ORDER BY bytes DESC, program LIMIT 1;
 

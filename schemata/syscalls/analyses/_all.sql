@@ -22,6 +22,9 @@ SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took F
     UNION ALL SELECT tid, time, call, result, took FROM OPENED
     UNION ALL SELECT tid, time, call, result, took FROM PATH
     UNION ALL SELECT tid, time, call, result, took FROM PATHS
+    UNION ALL SELECT tid, time, call, result, took FROM RIGHTS
+    UNION ALL SELECT tid, time, call, result, took FROM RIGHTS_OF_FILE
+    UNION ALL SELECT tid, time, call, result, took FROM RIGHTS_OF_PATH
     UNION ALL SELECT tid, time, call, result, took FROM DUPLICATED
     UNION ALL SELECT tid, time, call, result, took FROM MADE
     UNION ALL SELECT tid, time, call, result, took FROM FCNTL
@@ -41,6 +44,7 @@ SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took F
     UNION ALL SELECT tid, time, call, result, took FROM SIGNAL
     UNION ALL SELECT tid, time, call, result, took FROM ACTION
     UNION ALL SELECT tid, time, call, result, took FROM CHILD
+    UNION ALL SELECT tid, time, call, result, took FROM CHILD_OF_FILE
     UNION ALL SELECT tid, time, call, result, took FROM CLONE
     UNION ALL SELECT tid, time, call, result, took FROM EXECUTED
     UNION ALL SELECT tid, time, call, result, took FROM PRCTL

@@ -22,11 +22,13 @@ CREATE TEMP MACRO writeback_name(of_device, of_inode, path) AS CASE
     WHEN of_inode = 0 THEN format('metadata of {}', device(of_device))
     WHEN path IS NULL OR path = '' THEN format('inode {} of {}', of_inode, device(of_device))
     ELSE format('{}:{}', device(of_device), path) END;
--- Threads that write for others: what they make dirty is part of writing.
+-- Threads that write for others: what they make dirty is part of writing. Programs may have such
+-- names as well.
 CREATE TEMP TABLE writeback_worker AS
 SELECT DISTINCT tid FROM WB_ROUND
 UNION SELECT pid FROM klogger.thread
-WHERE starts_with(comm, 'jbd2/') OR starts_with(comm, 'kworker/');
+WHERE (starts_with(comm, 'jbd2/') OR starts_with(comm, 'kworker/'))
+    AND pid IN (SELECT tid FROM DIRTY_PAGES WHERE kernel);
 CREATE TEMP TABLE writeback_number AS
 SELECT (CASE inode WHEN 0 THEN -1 ELSE 1 END * row_number() OVER ())::INTEGER AS number, device,
     inode, life

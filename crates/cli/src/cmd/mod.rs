@@ -93,6 +93,19 @@ impl Command {
         }
     }
 
+    /// Whether it shows what is on this machine: what it could not look at is said at its end.
+    /// Recordings have that in their ledger.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            Command::Ps(_)
+                | Command::Rescue(_)
+                | Command::List(_)
+                | Command::Places(_)
+                | Command::Tracepoints(_)
+        )
+    }
+
     pub fn run(self) -> Outcome {
         match self {
             Command::Record(args) => record::run(*args),

@@ -257,6 +257,7 @@ fn notes(f: &FieldLayout) -> String {
     let decode = match &f.decode {
         Decode::Plain => None,
         Decode::Hex => Some("as hex".to_string()),
+        Decode::Octal => Some("as octal".into()),
         Decode::Thread => Some("as thread".into()),
         Decode::Code => Some("as code".into()),
         Decode::Stack => Some("as stack".into()),

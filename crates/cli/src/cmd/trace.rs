@@ -28,7 +28,8 @@ use crate::messages;
 use crate::text::Harmless;
 use crate::text::ledger_text;
 use klogger_log::writer::Compression;
-use klogger_os::outputs;
+use klogger_os::{answers, outputs};
+use klogger_recorder::hung::Watched;
 use klogger_recorder::{Launch, Message};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use serde_json::json;
@@ -236,9 +237,9 @@ fn open(args: &Args) -> Result<Box<dyn Write + Send>, Failure> {
         Some(file) if is_stdout(file) => Box::new(io::stdout()),
         Some(path) => {
             klogger_os::files::keep_from_commands(path);
-            let file = outputs::begin(path, args.mode);
+            let file = answers::check_output(path).and_then(|()| outputs::begin(path, args.mode));
             let file = file.map_err(|e| klogger_os::files::cannot_write(path, e))?;
-            Box::new(file)
+            Box::new(Watched { path: path.clone(), file })
         }
     })
 }

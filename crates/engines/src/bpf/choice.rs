@@ -4,6 +4,7 @@
 use crate::request::Request;
 use crate::threads::Threads;
 use klogger_os::Error;
+use klogger_os::cgroups::Cgroup;
 use klogger_os::processes::NAME_MAX;
 use klogger_ring::layout::bpf as layout;
 
@@ -18,6 +19,7 @@ pub struct Choice {
     comms: ([[u8; NAME]; layout::CHOICES], usize),
     users: ([u32; layout::CHOICES], usize),
     cgroups: ([u64; layout::CHOICES], usize),
+    controllers: ([u32; layout::CHOICES], usize),
 }
 
 impl Choice {
@@ -32,11 +34,13 @@ impl Choice {
             name.iter_mut().zip(comm.bytes().take(NAME_MAX)).for_each(|(to, from)| *to = from);
             name
         };
+        let controllers = cgroups.iter().map(controller).collect::<Result<Vec<u32>, Error>>()?;
         Ok(Some(Choice {
             all: !request.target.is_scoped(),
             comms: list(comms.iter().map(name), "--comm")?,
             users: list(users.iter().map(|user| user.id), "--uid")?,
             cgroups: list(cgroups.iter().map(|cgroup| cgroup.id), "--cgroup")?,
+            controllers: list(controllers.into_iter(), "--cgroup")?,
         }))
     }
 
@@ -55,7 +59,24 @@ impl Choice {
         put(layout::CHOICE_COMM, self.comms.0.as_flattened());
         put(layout::CHOICE_USER, self.users.0.map(u32::to_ne_bytes).as_flattened());
         put(layout::CHOICE_CGROUP, self.cgroups.0.map(u64::to_ne_bytes).as_flattened());
+        let controllers = self.controllers.0.map(u32::to_ne_bytes);
+        put(layout::CHOICE_CONTROLLER, controllers.as_flattened());
     }
+}
+
+/// The number of the controller by which the programs find the hierarchy of a group; 0: version 2.
+fn controller(cgroup: &Cgroup) -> Result<u32, Error> {
+    let number = |name: &String| {
+        layout::CONTROLLERS.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
+    };
+    if cgroup.controllers.is_empty() {
+        return Ok(0);
+    }
+    cgroup.controllers.iter().find_map(number).ok_or_else(|| {
+        let known: Vec<&str> = layout::CONTROLLERS.iter().map(|(name, _)| *name).collect();
+        Error::new(format!("klogger cannot follow the groups of {}", cgroup.controllers.join(",")))
+            .help(format!("name a group of one of these controllers: {}", known.join(", ")))
+    })
 }
 
 /// The values, and how many there are.

@@ -32,7 +32,11 @@ pub fn vmemmap<'a>(
     if let Some((address, _)) = known {
         return Ok(address);
     }
-    let zones = fs::read_to_string("/proc/zoneinfo").unwrap_or_default();
+    let path = "/proc/zoneinfo";
+    let zones = match fs::read_to_string(path) {
+        Ok(zones) => zones,
+        Err(e) => return refused(&format!("cannot read {path}: {e}")),
+    };
     match (pages_in(&zones), types.size_of_struct("page")) {
         (Some(pages), Some(size)) if fits(pages, size) => Ok(layout::VMEMMAP_ALIGNED),
         _ => refused("the kernel hides the address of 'vmemmap_base', and has too many pages"),

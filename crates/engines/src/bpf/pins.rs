@@ -8,8 +8,7 @@
 
 use klogger_os::Error;
 use klogger_os::outputs::Folder;
-use klogger_os::processes;
-use klogger_os::{bpffs, files};
+use klogger_os::{bpffs, files, missed, processes};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::fs;
 use std::io;
@@ -149,12 +148,19 @@ pub struct Left {
 
 /// The pins of all recorders.
 pub fn left() -> Vec<Left> {
-    let Ok(entries) =
-        check_owner(&root()).map_err(io::Error::other).and_then(|()| fs::read_dir(root()))
-    else {
+    left_in(&root())
+}
+
+/// What cannot be read is remembered: it is not known whether a recorder left something there.
+fn left_in(root: &Path) -> Vec<Left> {
+    let what = format!("what recorders left in {}", root.display());
+    if missed::noting_unless_gone(&what, root.symlink_metadata()).is_none() {
         return Vec::new();
-    };
-    let mut all: Vec<Left> = entries.flatten().filter_map(|e| Left::new(e.path())).collect();
+    }
+    let checked = check_owner(root).map_err(|e| io::Error::other(e.message));
+    let entries = missed::noting(&what, checked.and_then(|()| fs::read_dir(root)));
+    let entries = entries.into_iter().flatten().filter_map(|entry| missed::noting(&what, entry));
+    let mut all: Vec<Left> = entries.filter_map(|e| Left::new(e.path())).collect();
     all.sort_by_key(|l| l.pid);
     all
 }
@@ -196,10 +202,20 @@ impl Left {
             .map_err(|e| Error::new(format!("cannot open {}: {e}", path.display())))
     }
 
+    /// The same; `None` if the recorder has made none of this name.
+    pub fn map_if_there(&self, name: &str) -> Result<Option<MapHandle>, Error> {
+        match self.folder.join(name).symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            _ => self.map(name).map(Some),
+        }
+    }
+
     /// (schema, name, program) of each.
     pub fn programs(&self) -> Vec<(String, String, OwnedFd)> {
+        let what = "programs that a recorder left";
         let names = |folder: &Path| {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let entries = missed::noting_unless_gone(what, fs::read_dir(folder));
+            let entries = entries.into_iter().flatten().filter_map(|e| missed::noting(what, e));
             entries.filter_map(|e| e.file_name().into_string().ok()).collect::<Vec<_>>()
         };
         let folder = self.folder.join(PROGRAMS);
@@ -207,7 +223,8 @@ impl Left {
             let folder = folder.join(&schema);
             let found = names(&folder).into_iter();
             found.filter_map(move |name| {
-                Some((schema.clone(), name.clone(), bpffs::get(&folder.join(name)).ok()?))
+                let program = missed::noting(what, bpffs::get(&folder.join(&name)))?;
+                Some((schema.clone(), name, program))
             })
         };
         names(&folder).into_iter().flat_map(of_schema).collect()
@@ -232,6 +249,31 @@ mod tests {
         // It is there, but no map.
         fs::write(all.path().join(FACTS), "").unwrap();
         assert!(left.facts().unwrap_err().message.contains(FACTS));
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_remembered() {
+        let all = tempfile::tempdir().unwrap();
+        let folder = all.path().join("klogger");
+        let said = || {
+            let name = all.path().file_name().unwrap().to_string_lossy().into_owned();
+            missed::take().into_iter().filter(|m| m.what.contains(&name)).collect::<Vec<_>>()
+        };
+        assert!(left_in(&folder).is_empty() && said().is_empty());
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::create_dir(folder.join("7-9")).unwrap();
+        let found = left_in(&folder);
+        assert!(found.len() == 1 && found[0].pid == 7 && !found[0].alive && said().is_empty());
+        assert!(found[0].map_if_there("none").unwrap().is_none());
+        fs::write(folder.join("7-9/some"), "").unwrap();
+        assert!(found[0].map_if_there("some").is_err());
+        assert!(found[0].programs().is_empty() && said().is_empty());
+        // Another user may write to it: what is in there is not trusted, and not nothing either.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(left_in(&folder).is_empty());
+        let said = said();
+        assert!(said.len() == 1 && said[0].what.contains("other users may write to it"));
     }
 
     #[test]

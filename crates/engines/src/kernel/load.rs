@@ -3,9 +3,9 @@
 
 use super::device::{Device, PATH};
 use klogger_os::Error;
-use klogger_os::modules;
+use klogger_os::{machine, modules};
 use klogger_toolchain::host_kernel;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -107,15 +107,11 @@ pub fn cannot_open(error: io::Error) -> Error {
     }
 }
 
-fn first_word(path: &str) -> String {
-    fs::read_to_string(path).map(|t| t.trim().to_string()).unwrap_or_default()
-}
-
 /// Why the kernel rejects a module, and what can be done about it.
 fn cannot_load(path: &Path, error: io::Error) -> Error {
     let refused =
         |why: &str| Error::new(format!("the kernel rejected the module {}: {why}", path.display()));
-    let release = || first_word("/proc/sys/kernel/osrelease");
+    let release = || machine::line("/proc/sys/kernel/osrelease");
     match error.raw_os_error() {
         Some(libc::ENOSYS) => {
             Error::new("this kernel cannot load modules").help("use --engine bpf")
@@ -123,7 +119,7 @@ fn cannot_load(path: &Path, error: io::Error) -> Error {
         Some(libc::EKEYREJECTED | libc::ENOKEY | libc::EBADMSG) => {
             refused("it is not signed by a key that is trusted").help(SIGNING)
         }
-        Some(libc::EPERM) if first_word("/proc/sys/kernel/modules_disabled") == "1" => {
+        Some(libc::EPERM) if machine::line("/proc/sys/kernel/modules_disabled") == "1" => {
             refused("loading modules has been switched off (kernel.modules_disabled)")
                 .help("it can only be switched on again by a reboot; or use --engine bpf")
         }
@@ -151,7 +147,7 @@ fn cannot_load(path: &Path, error: io::Error) -> Error {
 
 /// `none [integrity] confidentiality`
 fn is_locked_down() -> bool {
-    let state = first_word("/sys/kernel/security/lockdown");
+    let state = machine::line("/sys/kernel/security/lockdown");
     !state.is_empty() && !state.contains("[none]")
 }
 

@@ -19,7 +19,7 @@ use super::process::{Known, Scope};
 use super::program::{Program, broken};
 use super::shares::{AllTaken, Shares};
 use super::slot::Round;
-use admit::{Candidate, MAPPED_WITHIN};
+use admit::{Candidate, MAPPED_WITHIN, TAKEN_WITHIN};
 use klogger_log::ledger::Key;
 use klogger_os as os;
 use klogger_os::files::FileId;
@@ -282,8 +282,9 @@ impl Worker {
     fn finish(&mut self) {
         let now = Instant::now();
         self.take_in(now);
-        // A file that no process has mapped by now belongs to a program that has ended.
-        self.take_in(now + MAPPED_WITHIN);
+        // A file that no process has mapped by now belongs to a program that has ended; and what
+        // another klogger has claimed is refused.
+        self.take_in(now + MAPPED_WITHIN.max(TAKEN_WITHIN));
         self.programs.iter().for_each(|p| p.disarm());
         thread::sleep(LAST_EVENTS);
         while let Some(at) = self.programs.len().checked_sub(1) {

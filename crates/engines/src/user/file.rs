@@ -278,6 +278,13 @@ impl ProgramFile {
         self.counters(AT_LOST)
     }
 
+    /// They have been told, and are not counted again. The program may count others meanwhile.
+    pub fn forget_without_ring(&self, told: &[u64]) {
+        for (id, count) in told.iter().enumerate().take(EVENTS_MAX).filter(|(_, n)| **n > 0) {
+            self.map.long(AT_LOST + 8 * id).fetch_sub(*count, Ordering::Relaxed);
+        }
+    }
+
     fn counters(&self, at: usize) -> io::Result<Vec<u64>> {
         let mut bytes = vec![0; 8 * EVENTS_MAX];
         self.file.read_exact_at(&mut bytes, at as u64)?;

@@ -85,13 +85,14 @@ impl Folder {
     fn sweep(&self) {
         let is_hidden =
             |name: &OsString| name.to_string_lossy().strip_prefix('.').is_some_and(is_name);
-        let entries = fs::read_dir(self.held()).into_iter().flatten().flatten();
+        let what = "a folder of programs";
+        let entries = missed::noting_unless_gone(what, fs::read_dir(self.held()));
+        let entry = |entry| missed::noting_unless_gone(what, entry);
+        let entries = entries.into_iter().flatten().filter_map(entry);
         for entry in entries.filter(|e| is_hidden(&e.file_name())) {
-            let age = entry
-                .metadata()
-                .and_then(|m| m.modified())
-                .ok()
-                .and_then(|made| made.elapsed().ok());
+            let made = entry.metadata().and_then(|m| m.modified());
+            let made = missed::noting_unless_gone("an unfinished file of a program", made);
+            let age = made.and_then(|made| made.elapsed().ok());
             if age.is_some_and(|age| age > UNFINISHED) {
                 let _ = os::files::remove_in(&self.file, &entry.file_name());
             }

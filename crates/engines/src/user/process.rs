@@ -7,7 +7,7 @@ use super::folder::{Folder, Found};
 use klogger_os as os;
 use klogger_os::files::FileId;
 use klogger_os::maps::{self, Line};
-use klogger_os::processes;
+use klogger_os::{missed, processes};
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::AsFd;
@@ -140,7 +140,8 @@ pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
 
 /// Whether a process that may not be inspected runs as this user.
 pub fn runs_as(pid: u32, uid: u32) -> bool {
-    let text = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = fs::read(format!("/proc/{pid}/status"));
+    let text = missed::noting_unless_gone("/proc/PID/status", text).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let uids = text.lines().find_map(|l| l.strip_prefix("Uid:"));
     uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|u| u.parse() == Ok(uid)))

@@ -13,8 +13,8 @@ use super::translate::{Ids, ProgramSchema};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;
 use klogger_os as os;
-use klogger_os::processes;
 use klogger_os::robust::{Kept, Robust};
+use klogger_os::{missed, processes};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -221,6 +221,7 @@ impl Program {
         for (reader, slot) in self.readers.iter().zip(&slots) {
             reader.iter().try_for_each(|r| r.free_in(file, &self.ids, slot))?;
         }
+        file.forget_without_ring(&self.file.lost_without_ring()?);
         Ok(())
     }
 
@@ -304,7 +305,8 @@ impl Program {
 /// The kernel's number of a program. If it has ended, that in its own namespace may be another's.
 fn number(file: &ProgramFile, owner: Owner) -> u32 {
     let foreign = || {
-        let own = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
+        let path = "/proc/self/ns/pid";
+        let own = missed::noting(path, std::fs::metadata(path)).map_or(0, |about| about.ino());
         file.facts.pid_ns != 0 && file.facts.pid_ns != own
     };
     match owner {

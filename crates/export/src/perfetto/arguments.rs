@@ -62,7 +62,8 @@ pub fn names_at_end(
 pub fn arguments(event: &EventLayout, names: &mut Names) -> Vec<Argument> {
     let is_field = |name: &str| event.fields.iter().any(|f| f.name == name);
     let mut argument = |field: &FieldLayout| {
-        let whole = matches!(field.decode, Decode::Device | Decode::Ip | Decode::Endpoint);
+        let whole =
+            matches!(field.decode, Decode::Octal | Decode::Device | Decode::Ip | Decode::Endpoint);
         let one = field.shape == Shape::One;
         let decoded = whole || one && !matches!(field.decode, Decode::Plain | Decode::Hex);
         let mut label = format!("{}_text", field.name);

@@ -2,6 +2,7 @@
 //! A user that nobody else is.
 
 use crate::files::random;
+use crate::missed;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -49,8 +50,11 @@ fn map(path: &str) -> Vec<Range<u32>> {
 
 /// Users of processes. Others have no file at which a process of theirs could wait for us.
 fn taken() -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|p| p.metadata().ok()).map(|m| m.uid()).collect()
+    let what = "users of processes in /proc";
+    let processes = missed::noting(what, fs::read_dir("/proc")).into_iter().flatten();
+    let processes = processes.filter_map(|p| missed::noting_unless_gone(what, p));
+    let found = processes.filter_map(|p| missed::noting_unless_gone(what, p.metadata()));
+    found.map(|m| m.uid()).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use crate::destination::Destination;
 use crate::file::{self, Whole};
 use crate::host;
+use crate::ledger;
 use crate::pipeline::{Log, Pipeline};
 use crate::rescue::check_whole;
 use crate::writer::Names;
@@ -17,13 +18,14 @@ use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
 use klogger_log::record::TIME_MASK;
 use klogger_log::writer::{Compression, Summary, Writer};
-use klogger_os as os;
 use klogger_os::files::cannot_write;
 use klogger_os::outputs::Old;
+use klogger_os::{self as os, missed};
 use klogger_os::{Error, Uninterrupted};
 use klogger_ring::clock::{Converter, Source};
 use klogger_toolchain::bundled;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -73,7 +75,16 @@ pub fn list() -> Vec<Remains> {
     let folders = Places::from_environment().open().into_iter().map(Arc::new);
     let files = folders
         .flat_map(|folder| folder.names().into_iter().map(move |name| (folder.clone(), name)));
-    files.filter_map(|(folder, name)| remains(&folder, &name).ok()).collect()
+    let found = |(folder, name): (Arc<Folder>, OsString)| match remains(&folder, &name) {
+        Ok(found) => Some(found),
+        Err(Unusable::Foreign) => None,
+        Err(Unusable::Refused(why) | Unusable::Hostile(why)) => {
+            let what = format!("a program's file {}", folder.path.join(&name).display());
+            missed::note(&what, &io::Error::other(why));
+            None
+        }
+    };
+    files.filter_map(found).collect()
 }
 
 fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
@@ -332,7 +343,8 @@ impl Rescue {
         let tsc = copied.iter().any(|c| c.program.file.facts.clock == Source::Tsc);
         let source = if tsc { Source::Tsc } else { Source::Monotonic };
         let user_clock = Some(out.clock.event_clock(source));
-        let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
+        let mut entries = out.complaints.finish((start_ns, os::monotonic_ns()));
+        entries.extend(ledger::missed());
         // The writer thread ends when all senders are dropped.
         drop(out.to_writer);
         let (_, mut writer) = pipeline.stop();

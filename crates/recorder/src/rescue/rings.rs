@@ -9,7 +9,7 @@ mod salvage;
 pub use salvage::{Salvage, Still};
 
 use crate::file::{self, Whole};
-use crate::rescue::check_whole;
+use crate::rescue::{begun, check_whole};
 use earlier::Earlier;
 use kept::KeptRings;
 use klogger_engines::bpf::pins::{self, Left};
@@ -17,10 +17,11 @@ use klogger_log::ledger::Ledger;
 use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, Summary};
-use klogger_os::Error;
 use klogger_os::files::cannot_write;
 use klogger_os::outputs::Old;
+use klogger_os::{Error, missed};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What is written of programs, and of memory images, unless the user names another file.
@@ -74,8 +75,12 @@ pub struct Salvaged {
 /// All recorders with pinned rings.
 pub fn list() -> Vec<Remnant> {
     let remnant = |left: Left| {
-        let found = facts(&left).ok().flatten();
-        let found = found.and_then(|f| Some((KeptRings::open(&left, &f).ok()?, f)));
+        let what = format!("what recorder {} left", left.pid);
+        let seen = |e: Error| io::Error::other(e.message);
+        let found = missed::noting(&what, facts(&left).map_err(seen)).flatten();
+        let found = found.and_then(|f| {
+            Some((missed::noting(&what, KeptRings::open(&left, &f).map_err(seen))?, f))
+        });
         let bytes = found.as_ref().map_or(0, |(rings, _)| rings.bytes());
         Remnant { pid: left.pid, alive: left.alive, log: found.map(|(_, f)| f.log), bytes, left }
     };
@@ -121,7 +126,7 @@ pub fn save(
     let rings = KeptRings::open(&left, &facts)?;
     let (earlier, old) = match Earlier::of(&mut facts, rings.bytes() == 0) {
         Some((earlier, old)) => (Some(earlier), old),
-        None => (None, Reader::open(&facts.log).ok().filter(|old| is_of(old, &facts.preamble))),
+        None => (None, begun(&facts.log).filter(|old| is_of(old, &facts.preamble))),
     };
     // The last segment takes its place among the others.
     let output = match (output, &earlier) {

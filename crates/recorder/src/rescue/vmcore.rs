@@ -12,6 +12,7 @@ mod dump;
 mod tests;
 
 use crate::file::{self, Whole};
+use crate::rescue::begun;
 use crate::rescue::check_whole;
 use crate::rescue::rings::earlier::Earlier;
 use crate::rescue::rings::{self, Facts, Salvage, Salvaged};
@@ -89,22 +90,16 @@ fn numbered(output: &Path, pid: u32) -> PathBuf {
 
 /// For each recording, the unfinished log, if it is found.
 fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>, Error> {
-    let open = |path: &Path| {
-        // The path comes from the image: only a regular file is opened, since a pipe would wait for
-        // a writer.
-        let is_file = path.metadata().is_ok_and(|m| m.is_file());
-        is_file.then(|| Reader::open(path).ok()).flatten()
-    };
     let Some(path) = given else {
         let is_of =
-            |r: &Recording| open(&r.facts.log).filter(|old| rings::is_of(old, &r.facts.preamble));
+            |r: &Recording| begun(&r.facts.log).filter(|old| rings::is_of(old, &r.facts.preamble));
         return Ok(found.iter().map(|r| is_of(r).filter(|old| !old.is_complete())).collect());
     };
     let cannot = |e| Error::new(format!("cannot read {}: {e}", path.display()));
     Reader::open(path).map_err(cannot)?;
     let mut logs: Vec<Option<Reader>> = Vec::new();
     for r in found {
-        logs.push(open(path).filter(|old| rings::is_of(old, &r.facts.preamble)));
+        logs.push(begun(path).filter(|old| rings::is_of(old, &r.facts.preamble)));
     }
     match logs.iter().flatten().next() {
         None => Err(Error::new(format!(

@@ -13,7 +13,7 @@ use crate::snapshots::{RawStacks, Snapshots};
 use crate::socket::Listener;
 use crate::workload::Running;
 use crate::writer::Names;
-use crate::{Message, Outcome, ledger, snapshots};
+use crate::{Message, Outcome, hung, ledger, snapshots};
 use klogger_engines::engine::Moment;
 use klogger_engines::stacks::StackTable;
 use klogger_log::ledger::{Entry, Key, Ledger, TriggerCount};
@@ -39,6 +39,7 @@ impl Session {
         attach: Duration,
     ) -> Result<Outcome, Error> {
         let piped = is_stdout(&self.options.output);
+        let _hung = hung::Watch::start(&self.options.output, self.options.tell_hung);
         if piped {
             // If the reader of the pipe does not read, all threads may wait for it.
             os::end_by_second_signal();

@@ -29,6 +29,8 @@ pub fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diag
         Decode::Plain => None,
         Decode::Hex if integer => None,
         Decode::Hex => wrong("shown in hexadecimal", "`as hex` needs an integer type"),
+        Decode::Octal if integer => None,
+        Decode::Octal => wrong("shown in octal", "`as octal` needs an integer type"),
         Decode::Thread if !integer => wrong("a thread id", "write `int`"),
         Decode::Thread if bytes != 4 => {
             let message = format!("`{}` is a thread id, but not an `int`", field.name);

@@ -35,6 +35,7 @@ pub fn named(
         )),
         Decode::Plain
         | Decode::Hex
+        | Decode::Octal
         | Decode::Device
         | Decode::Ip
         | Decode::Endpoint

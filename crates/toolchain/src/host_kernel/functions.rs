@@ -6,6 +6,7 @@ use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::Functions;
 use klogger_os::programs::try_fentry;
 use klogger_os::tracefs::TraceFs;
+use klogger_os::{machine, missed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -13,7 +14,6 @@ use std::sync::OnceLock;
 
 /// A function of the kernel that only its own tests call.
 const UNUSED: &str = "bpf_fentry_test1";
-const SYMBOLS: &str = "/proc/kallsyms";
 const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";
 
 #[derive(Default)]
@@ -70,14 +70,14 @@ impl Functions for RunningFunctions {
     }
 
     fn symbols(&self) -> &BTreeMap<String, u32> {
-        self.symbols.get_or_init(|| counted(&fs::read_to_string(SYMBOLS).unwrap_or_default()))
+        self.symbols.get_or_init(|| counted(&machine::all_symbols()))
     }
 
     fn traceable(&self) -> Option<&BTreeSet<String>> {
         let read = || {
-            let tracefs = TraceFs::find().ok()?;
-            let text =
-                fs::read_to_string(tracefs.root().join("available_filter_functions")).ok()?;
+            let list = "available_filter_functions";
+            let text = TraceFs::find().and_then(|t| fs::read_to_string(t.root().join(list)));
+            let text = missed::noting_unless_gone(&format!("{list} of tracefs"), text)?;
             let names = text.lines().filter_map(|line| line.split_whitespace().next());
             let names: BTreeSet<String> = names.map(str::to_string).collect();
             (!names.is_empty()).then_some(names)

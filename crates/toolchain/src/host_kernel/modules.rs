@@ -2,7 +2,7 @@
 //! The modules of the running kernel: their types, and loading those that a schema needs.
 
 use klogger_codegen::kernel_types::Modules;
-use klogger_os::Error;
+use klogger_os::{Error, machine, missed};
 use klogger_schema::model::{Module, Schema};
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,6 @@ const TYPES: &str = "/sys/kernel/btf";
 /// The kernel's own, in the same folder.
 const KERNEL: &str = "vmlinux";
 const LOADED: &str = "/sys/module";
-const SYMBOLS: &str = "/proc/kallsyms";
 const MODPROBE: &str = "/sbin/modprobe";
 /// Why a module cannot be loaded on a kernel without modules.
 const NEVER: &str = "this kernel has none of this name, and cannot load modules";
@@ -20,7 +19,8 @@ pub struct LoadedModules;
 
 impl Modules for LoadedModules {
     fn names(&self) -> Vec<String> {
-        let all = fs::read_dir(TYPES).into_iter().flatten().flatten();
+        let all = missed::noting_unless_gone(TYPES, fs::read_dir(TYPES)).into_iter().flatten();
+        let all = all.filter_map(|entry| missed::noting(TYPES, entry));
         let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mut names: Vec<String> = names.filter(|name| name != KERNEL).collect();
         names.sort();
@@ -28,7 +28,8 @@ impl Modules for LoadedModules {
     }
 
     fn types(&self, name: &str) -> Option<Vec<u8>> {
-        fs::read(format!("{TYPES}/{name}")).ok()
+        let path = format!("{TYPES}/{name}");
+        missed::noting_unless_gone(&path, fs::read(&path))
     }
 
     fn why_missing(&self, name: &str) -> Option<String> {
@@ -66,12 +67,12 @@ fn has(name: &str) -> bool {
     }
     // modprobe knows which modules are a part of a kernel. Kernels without modules come without its
     // list, and `/sys/module` has only those with parameters.
-    super::check_takes_modules().is_err()
-        && has_functions_of(name, &fs::read_to_string(SYMBOLS).unwrap_or_default())
+    super::check_takes_modules().is_err() && has_functions_of(name, &machine::all_symbols())
 }
 
 fn is_listed(name: &str) -> bool {
-    fs::exists(format!("{LOADED}/{name}")).unwrap_or(false)
+    let path = format!("{LOADED}/{name}");
+    missed::noting(&path, fs::exists(&path)).unwrap_or(false)
 }
 
 /// Whether the kernel has functions whose names begin with that of a module.

@@ -6,7 +6,7 @@
 //! sleep, which is nowhere in the programs that klogger attaches.
 
 use klogger_codegen::KernelTypes;
-use klogger_os::uname;
+use klogger_os::{missed, uname};
 use std::fs;
 
 /// What a kernel allows programs to do that run with preemption on, on every kernel that preempts.
@@ -48,10 +48,11 @@ struct Told {
 impl Told {
     fn read() -> Told {
         let (release, ..) = uname();
+        let read = |path: &str| missed::noting_unless_gone(path, fs::read_to_string(path));
         Told {
-            debugfs: fs::read_to_string("/sys/kernel/debug/sched/preempt").ok(),
-            command_line: fs::read_to_string("/proc/cmdline").unwrap_or_default(),
-            configuration: fs::read_to_string(format!("/boot/config-{release}")).ok(),
+            debugfs: read("/sys/kernel/debug/sched/preempt"),
+            command_line: read("/proc/cmdline").unwrap_or_default(),
+            configuration: read(&format!("/boot/config-{release}")),
         }
     }
 }

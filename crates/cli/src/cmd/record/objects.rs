@@ -5,6 +5,7 @@
 use super::conditions::Changes;
 use crate::failure::Failure;
 use crate::messages;
+use klogger_os::answers;
 use klogger_schema::model::{Decode, Event, Field, Scalar, Shape};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::condition::{PATH_MAX, under};
@@ -41,7 +42,7 @@ pub fn device(text: &str) -> Result<Device, String> {
             _ => Err("write MAJOR:MINOR, as in 8:0, or the device's file, as in /dev/vda".into()),
         };
     }
-    let about = fs::metadata(text)
+    let about = answers::metadata(text.as_ref())
         .map_err(|e| format!("{e}; write MAJOR:MINOR, or the device's file: /dev/vda"))?;
     let kind = about.file_type();
     if !kind.is_block_device() && !kind.is_char_device() {
@@ -57,7 +58,7 @@ pub fn namespace(text: &str) -> Result<Namespace, String> {
         _ if text.bytes().all(|b| b.is_ascii_digit()) => format!("/proc/{text}/ns/net"),
         _ => format!("/run/netns/{text}"),
     };
-    let about = fs::metadata(&file).map_err(|e| {
+    let about = answers::metadata(file.as_ref()).map_err(|e| {
         format!("{file}: {e}; name a process, a name of 'ip netns', or a file as /proc/PID/ns/net")
     })?;
     // Namespaces are files of nsfs, which has no device.

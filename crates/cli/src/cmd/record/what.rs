@@ -70,9 +70,10 @@ pub struct What {
     /// Only threads of these users, by name or number: their effective users, which 'ps' shows
     #[arg(long = "uid", value_name = "USER", value_delimiter = ',', value_parser = user)]
     pub users: Vec<User>,
-    /// Only threads in this cgroup (version 2) and its descendants: a folder, or its path below the
-    /// root of cgroups. May be repeated: any of them. Threads must match all of --comm, --uid and
-    /// --cgroup that are given; without -a, -p and COMMAND they are those of the whole system
+    /// Only threads in this cgroup and its descendants: a folder, its path below the root of
+    /// cgroups, or a line of /proc/PID/cgroup. May be repeated: any of them. Threads must match all
+    /// of --comm, --uid and --cgroup that are given; without -a, -p and COMMAND they are those of
+    /// the whole system
     #[arg(long = "cgroup", value_name = "PATH", value_parser = cgroup)]
     pub cgroups: Vec<Cgroup>,
     /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs gets SIGTERM
@@ -290,6 +291,7 @@ impl Prepared<'_> {
             command_line: crate::words(),
             follower: how.follower,
             snapshots: how.snapshots,
+            tell_hung: messages::note,
         })
     }
 }

@@ -1,45 +1,105 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Names of threads that lines name before the recording has told them: those that were there when
-//! it began, and of which no event of their own has come.
+//! it began, and of which no event of their own has come. An id may be used again: a name counts if
+//! its thread had started before the event.
 
 use klogger_log::event::{EventRef, Value};
 use klogger_log::process::Processes;
-use klogger_os::processes;
+use klogger_os::clocks;
+use klogger_os::processes::{self, Named};
 use klogger_schema::model::Decode;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// Ids without a name that are kept, so that each is looked up once.
-const UNNAMED_MAX: usize = 4096;
+/// Ids that are kept of each kind, so that each is looked up once.
+const KEPT_MAX: usize = 4096;
+/// ns of the log after which it is asked whether an id is still that of the thread that was found.
+const AGAIN_NS: u64 = 1_000_000_000;
 
-/// Which threads have been looked up in vain.
-#[derive(Default)]
+/// Which threads have been looked up.
 pub struct Names {
+    /// By how much CLOCK_BOOTTIME is ahead of the log's clock, in ns.
+    ahead_ns: u64,
+    /// In vain.
     unnamed: HashSet<u32>,
+    /// By id: when the thread started, ns since boot, and when that was seen, by the log's clock.
+    found: HashMap<u32, (u64, u64)>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        let now = clocks::read();
+        let ahead_ns = now.boot.saturating_sub(now.monotonic);
+        Names { ahead_ns, unnamed: HashSet::new(), found: HashMap::new() }
+    }
 }
 
 impl Names {
-    /// Looks up the threads of an event that have no name yet.
+    /// Looks up the threads of an event that have no name yet, or perhaps another one by now.
     pub fn complete(&mut self, event: &EventRef, processes: &mut Processes) {
         let threads = event.layout.fields.iter().filter(|field| field.decode == Decode::Thread);
         for field in threads {
             let tid = Value::int(event.value(field)).and_then(|tid| u32::try_from(tid).ok());
             let Some(tid) = tid.filter(|tid| *tid > 0) else { continue };
-            if processes.name(tid.into()).is_none() && !self.unnamed.contains(&tid) {
-                self.look_up(tid, processes);
+            let known = self.found.get(&tid);
+            let again = known.is_some_and(|(_, seen)| event.time_ns >= seen + AGAIN_NS);
+            let is_new = processes.name(tid.into()).is_none() && !self.unnamed.contains(&tid);
+            if again || is_new {
+                self.look_up(tid, event.time_ns, processes, processes::named(tid));
             }
         }
     }
 
-    fn look_up(&mut self, tid: u32, processes: &mut Processes) {
-        match processes::named(tid) {
-            Some(named) => processes.found(tid.into(), named.tgid.into(), named.comm),
-            None => {
-                // An id may be used again.
-                if self.unnamed.len() >= UNNAMED_MAX {
-                    self.unnamed.clear();
-                }
-                self.unnamed.insert(tid);
+    /// `named`: the thread that has this id now.
+    fn look_up(&mut self, tid: u32, time_ns: u64, processes: &mut Processes, named: Option<Named>) {
+        // The start is rounded down to a hundredth of a second.
+        let had = |named: &Named| named.start_ns <= time_ns.saturating_add(self.ahead_ns);
+        let Some(named) = named.filter(had) else {
+            // An id may be used again.
+            if self.unnamed.len() >= KEPT_MAX {
+                self.unnamed.clear();
             }
+            self.unnamed.insert(tid);
+            return;
+        };
+        if self.found.len() >= KEPT_MAX {
+            self.found.clear();
         }
+        let before = self.found.insert(tid, (named.start_ns, time_ns));
+        match before {
+            Some((start_ns, _)) if start_ns != named.start_ns => {
+                let since_ns = named.start_ns.saturating_sub(self.ahead_ns);
+                processes.found_anew(tid.into(), named.tgid.into(), named.comm, since_ns);
+            }
+            Some(_) => {}
+            None => processes.found(tid.into(), named.tgid.into(), named.comm),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_log::preamble::Preamble;
+
+    fn named(comm: &str, start_ns: u64) -> Option<Named> {
+        Some(Named { tgid: 7, comm: comm.into(), start_ns })
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_has_the_name_of_its_thread() {
+        let mut names = Names { ahead_ns: 500, unnamed: HashSet::new(), found: HashMap::new() };
+        let mut processes = Processes::live(&Preamble::default());
+        // It started after the event, which is of another thread with this id.
+        names.look_up(7, 1_000, &mut processes, named("later", 1_501));
+        assert!(processes.name(7).is_none() && names.unnamed.contains(&7));
+        names.look_up(8, 1_000, &mut processes, named("first", 1_500));
+        assert_eq!(processes.name(8), Some(&b"first"[..]));
+        // The same thread, then another one, then none.
+        names.look_up(8, 2_000, &mut processes, named("other", 1_500));
+        assert_eq!(processes.name(8), Some(&b"first"[..]));
+        names.look_up(8, 9_000, &mut processes, named("second", 7_000));
+        assert_eq!(processes.name(8), Some(&b"second"[..]));
+        names.look_up(8, 9_500, &mut processes, None);
+        assert_eq!(processes.name(8), Some(&b"second"[..]));
     }
 }

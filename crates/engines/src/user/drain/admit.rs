@@ -20,6 +20,9 @@ pub const MAPPED_WITHIN: Duration = Duration::from_millis(300);
 /// If no process of its number has mapped a file after this time, it may belong to a process of
 /// another pid namespace.
 const MAPPED_SOON: Duration = Duration::from_millis(10);
+/// So long a program may be claimed by another klogger that does not record it, such as `klogger
+/// rescue`, before it is refused.
+pub const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 /// How many files of one user may wait to be mapped; further ones are decided at once.
 const WAITING_MAX: usize = 4096;
 /// How many refused files are remembered, so that each is reported once.
@@ -81,6 +84,10 @@ impl Worker {
             return self.waiting.push(Candidate { found, since });
         }
         if self.concerns(&file, owner) {
+            let passes = now - since < TAKEN_WITHIN && is_taken_for_a_moment(file.pid_armed());
+            if passes && !self.waits_for_too_many(&folder) {
+                return self.waiting.push(Candidate { found, since });
+            }
             self.forget_refused();
             self.seen.insert((file.id, name));
             self.begin(file, owner);
@@ -228,6 +235,14 @@ impl Worker {
 
 fn recorded_by(pid: u32) -> String {
     format!("it is being recorded already, by process {pid}")
+}
+
+/// Whether the klogger that has claimed a program is none that records.
+fn is_taken_for_a_moment(armed: u32) -> bool {
+    armed != 0
+        && armed != std::process::id()
+        && is_recorder(armed)
+        && !os::recorders::is_recording(armed)
 }
 
 /// Whether a process is a klogger that may be recording.

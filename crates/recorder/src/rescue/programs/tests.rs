@@ -98,3 +98,21 @@ fn a_flight_recorder_goes_on_afterwards() {
     assert_eq!((saved.is_ok(), program.is_on(SAY), program.is_on(TICK)), (true, true, false));
     assert_eq!(program.map.word(AT_ARMED).load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn losses_without_a_ring_are_told_once() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, true, SCHEMA_TEXT);
+    program.map.word(AT_ARMED).store(dead_pid(), Ordering::Relaxed);
+    let lost = program.map.long(AT_LOST + 8 * usize::from(SAY));
+    lost.store(7, Ordering::Relaxed);
+    let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());
+    let save = |keep| {
+        let words = std::slice::from_ref(&file);
+        rescue::save(words, &log, Compression::None, keep, vec![]).unwrap().ledger.lost()
+    };
+    assert_eq!((save(true), save(true)), (7, 7), "--keep changes nothing");
+    assert_eq!((save(false), save(false)), (7, 0));
+    lost.fetch_add(2, Ordering::Relaxed);
+    assert_eq!(save(false), 2);
+}

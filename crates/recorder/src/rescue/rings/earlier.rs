@@ -3,6 +3,7 @@
 //! say.
 
 use super::{Facts, is_of};
+use crate::rescue::begun;
 use crate::segments::Told;
 use klogger_log::format::Kind;
 use klogger_log::ledger::{Entry, Key};
@@ -10,8 +11,8 @@ use klogger_log::origin::Origin;
 use klogger_log::preamble::Segment;
 use klogger_log::reader::Reader;
 use klogger_log::segments;
+use klogger_os::missed;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// What the segments before the last one say.
 #[derive(Default)]
@@ -30,9 +31,11 @@ impl Earlier {
         facts.preamble.segment.as_ref()?;
         let folder = facts.log.parent()?.to_path_buf();
         let (mut earlier, mut last) = (Earlier::default(), None);
-        for number in segments::numbers(&folder).unwrap_or_default() {
+        let what = format!("the segments in {}", folder.display());
+        let numbers = missed::noting_unless_gone(&what, segments::numbers(&folder));
+        for number in numbers.unwrap_or_default() {
             let path = folder.join(segments::file_name(number));
-            if let Some(log) = open(&path).filter(|log| is_of(log, &facts.preamble)) {
+            if let Some(log) = begun(&path).filter(|log| is_of(log, &facts.preamble)) {
                 last.replace(log).iter().for_each(|before| earlier.add(before));
                 facts.log = path;
             }
@@ -79,10 +82,4 @@ impl Earlier {
         }));
         rest
     }
-}
-
-/// Only a regular file, since a pipe would wait for a writer.
-fn open(path: &Path) -> Option<Reader> {
-    let is_file = path.metadata().is_ok_and(|found| found.is_file());
-    is_file.then(|| Reader::open(path).ok()).flatten()
 }

@@ -31,8 +31,8 @@ pub struct KeptRings {
 impl KeptRings {
     pub fn open(left: &Left, facts: &Facts) -> Result<KeptRings, Error> {
         let size = facts.preamble.recorder.buffer_size as usize;
-        let stacks = match (left.map(pins::STACKS), left.map(pins::STACKLESS)) {
-            (Ok(table), Ok(stackless)) => Some(Stacks::from_maps(table, &fd(&stackless)?)?),
+        let stacks = match (left.map_if_there(pins::STACKS)?, left.map_if_there(pins::STACKLESS)?) {
+            (Some(table), Some(stackless)) => Some(Stacks::from_maps(table, &fd(&stackless)?)?),
             _ => None,
         };
         Ok(KeptRings {
@@ -88,7 +88,7 @@ impl KeptRings {
 
 /// `None`: the version of the recorder that was killed had no such counters.
 fn words(left: &Left, name: &str, count: usize) -> Result<Option<Mapping>, Error> {
-    left.map(name).ok().map(|map| map_memory(&fd(&map)?, 8 * count)).transpose()
+    left.map_if_there(name)?.map(|map| map_memory(&fd(&map)?, 8 * count)).transpose()
 }
 
 fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
@@ -99,7 +99,7 @@ fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
 
 /// The larger ring of a CPU, if there is one and writers have used it.
 fn larger(left: &Left, cpu: u16) -> Result<Option<Rings>, Error> {
-    let Ok(map) = left.map(&pins::larger(cpu)) else { return Ok(None) };
+    let Some(map) = left.map_if_there(&pins::larger(cpu))? else { return Ok(None) };
     let size = (map.value_size() as usize).saturating_sub(Rings::stride(0));
     Ok(Some(rings(&map, size, 1)?).filter(|r| r.reader(0).is_open()))
 }

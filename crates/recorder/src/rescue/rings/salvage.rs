@@ -241,6 +241,7 @@ impl<'a> Salvage<'a> {
         });
         let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
         ledger.entries.extend(ledger::of_hits(missed, span));
+        ledger.entries.extend(ledger::missed());
         if let Some(stacks) = &rings.stacks {
             ledger.entries.extend(ledger::unnumbered(stacks.unnumbered(), span));
         }
