@@ -39,14 +39,19 @@ struct klogger_user_stacks klogger_user_stacks SEC(".bss.klogger_w");
 struct klogger_user_scratch {
 	__u64 busy;		/* a bit for each */
 	struct klogger_user_room {
+		/*
+		 * How many words are kept. It is here because a verifier may look at the function
+		 * that keeps one once, and would take a number on the stack for what it was then.
+		 */
+		__u32 count;
 		__u64 frame[KLOGGER_USER_FRAMES + 1];
 		__u64 kept[KLOGGER_USER_KEPT];
 		__u64 near[KLOGGER_USER_NEAR];
 	} room[KLOGGER_USER_SCRATCHES];
 	/*
-	 * The hash of a word and of its process, in which the lowest bit says what it is. What is
-	 * wrong, because a library has been mapped since, leaves out a caller or keeps a word.
-	 * In each place are the last two words that belong there, so that two of one stack do not
+	 * The hash of a word and of its process, in which the lowest bit says what it is. After a
+	 * library was mapped at other addresses it may be wrong: then a caller is left out, or a
+	 * word is kept that is none. In each place are the last two words that belong there, so that two of one stack do not
 	 * replace each other at each hit.
 	 */
 	struct klogger_user_known {
@@ -97,6 +102,7 @@ struct klogger_user_hit {
 	struct klogger_user_room *room;
 	struct klogger_user_known *known;
 	__u64 image;		/* hash of the process and its program */
+	__u64 second;		/* of words that cannot be read now: see klogger_is_return() */
 	__u64 hash;
 	__u64 slot;		/* its number */
 	__u64 stack;		/* the stack pointer */
@@ -142,12 +148,13 @@ static long klogger_try_user_slot(__u64 n, void *data)
 
 #if defined(__TARGET_ARCH_x86)
 /* Whether the instruction before this address is a call: of `call ADDRESS`, or of `call *...`. */
-static __always_inline int klogger_after_call(__u64 address)
+static __always_inline int klogger_after_call(__u64 address, int *is_there)
 {
 	__u64 code;
 	int n;
 
-	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - sizeof(code))))
+	*is_there = !bpf_probe_read_user(&code, sizeof(code), (void *)(address - sizeof(code)));
+	if (!*is_there)
 		return 0;
 	if ((code >> 24 & 0xff) == 0xe8)
 		return 1;
@@ -168,26 +175,33 @@ static __always_inline int klogger_is_address(__u64 word)
 
 /*
  * Whether a word is such an address. Reading what is there costs most, and ten times as much if
- * nothing is: not for numbers, and only once for what is there at each hit.
+ * nothing is: not for numbers, and only once for what is there at each hit. A page that is not in
+ * memory yet, as those of a child after fork(), cannot be read: such a word is tried again in the
+ * next second.
  */
 static __always_inline int klogger_is_return(const struct klogger_user_hit *hit, __u64 word)
 {
 	struct klogger_user_known *known;
-	__u64 hash, last, is;
+	__u64 hash, last, before, unread;
+	int is_there, is;
 
 	if (!klogger_is_address(word))
 		return 0;
 	hash = klogger_mix(hit->image, word);
 	known = &hit->known[hash >> 1 & (KLOGGER_USER_KNOWN - 1)];
-	last = is = READ_ONCE(known->last);
-	if ((is ^ hash) >> 1)
-		is = READ_ONCE(known->before);
-	if ((is ^ hash) >> 1) {
-		is = (hash & ~1ull) | klogger_after_call(word);
-		WRITE_ONCE(known->before, last);
-		WRITE_ONCE(known->last, is);
-	}
-	return is & 1;
+	last = READ_ONCE(known->last);
+	before = READ_ONCE(known->before);
+	if (!((last ^ hash) >> 1))
+		return last & 1;
+	if (!((before ^ hash) >> 1))
+		return before & 1;
+	unread = (hash ^ hit->second) & ~1ull;
+	if (last == unread || before == unread)
+		return 0;
+	is = klogger_after_call(word, &is_there);
+	WRITE_ONCE(known->before, last);
+	WRITE_ONCE(known->last, is_there ? (hash & ~1ull) | is : unread);
+	return is;
 }
 
 /*
@@ -212,7 +226,7 @@ static long klogger_keep_word(__u64 n, void *data)
 {
 	struct klogger_user_hit *hit = data;
 	struct klogger_user_room *room = hit->room;
-	__u32 kept = hit->kept;
+	__u32 kept = READ_ONCE(room->count);
 	__u64 word, above;
 
 	if (n >= KLOGGER_USER_NEAR || kept >= KLOGGER_USER_KEPT)
@@ -229,7 +243,7 @@ static long klogger_keep_word(__u64 n, void *data)
 		return 0;
 	word |= n << 56;
 	room->kept[kept] = word;
-	hit->kept = kept + 1;
+	WRITE_ONCE(room->count, kept + 1);
 	hit->hash = klogger_mix(hit->hash, word);
 	return 0;
 }
@@ -239,13 +253,11 @@ static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
 	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
 	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs((void *)task);
 	const void *stack = (const void *)regs->sp;
-	__u64 beginning;
+	__u64 beginning, frame, word;
 	__u64 *near = hit->room->near;
 
 	hit->stack = (__u64)stack;
-	if (regs->bp - hit->stack < KLOGGER_USER_STACK_SIZE)
-		hit->frame = regs->bp - hit->stack;
-	hit->hash = klogger_mix(hit->hash, hit->frame);
+	WRITE_ONCE(hit->room->count, 0);
 	/* Near the end of a thread's stack there are fewer words. */
 	if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR, stack))
 		hit->near = KLOGGER_USER_NEAR;
@@ -257,7 +269,21 @@ static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
 	beginning = task->mm->start_stack - hit->stack;
 	if (beginning < 8 * KLOGGER_USER_NEAR && hit->near > beginning / 8)
 		hit->near = beginning / 8;
+	/*
+	 * Another value, as of a pointer that goes through an array, would be another stack each.
+	 * Of code at the beginning of its mapping the kernel's frames tell.
+	 */
+	frame = regs->bp - hit->stack;
+	if (frame < KLOGGER_USER_STACK_SIZE) {
+		word = klogger_second_word(hit, frame);
+		if (word && ((hit->frames > 1 && word == hit->room->frame[1]) ||
+			     (hit->frames > 2 && word == hit->room->frame[2]) ||
+			     klogger_is_return(hit, word)))
+			hit->frame = frame;
+	}
+	hit->hash = klogger_mix(hit->hash, hit->frame);
 	bpf_loop(hit->near, klogger_keep_word, hit, 0);
+	hit->kept = READ_ONCE(hit->room->count);
 }
 #else
 /* On arm64 the address is in a register, which is not looked at. */
@@ -309,6 +335,7 @@ static __always_inline __u32 klogger_user_stack_in(void *context, struct klogger
 	hit.frames = (__u32)bytes / 8;
 	hit.image = klogger_mix(task->group_leader->start_time, tgid);
 	hit.image = klogger_mix(hit.image, task->self_exec_id);
+	hit.second = bpf_ktime_get_ns() >> 30 << 1 | 1ull << 63;
 	hit.hash = klogger_mix(hit.image, hit.frames);
 	klogger_keep_words(&hit);
 	bpf_loop(hit.frames, klogger_hash_frame, &hit, 0);

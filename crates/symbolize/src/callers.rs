@@ -25,7 +25,8 @@ pub fn settle(code: &mut Code, rules: &Rules) {
     for stack in &mut code.stacks {
         frames(stack, rules);
     }
-    let used: BTreeSet<Place> = code.stacks.iter().flat_map(|s| &s.frames).copied().collect();
+    // What a later look at other files may need is used as well.
+    let used: BTreeSet<Place> = code.stacks.iter().flat_map(UserStack::places).copied().collect();
     code.names.retain(|(file, at), _| used.contains(&Place::File(*file, *at)));
 }
 
@@ -38,17 +39,28 @@ fn frames(stack: &mut UserStack, rules: &Rules) {
     if innermost.is_none_or(|rule| *rule == Rule::Unknown) {
         return;
     }
-    let mut raw = stack.raw.take().unwrap_or_default();
+    let mut raw = stack.raw.clone().unwrap_or_default();
     if raw.kernel.is_empty() {
         raw.kernel.clone_from(&stack.frames);
     }
     let mut walk = Walk::new(&raw, rules);
     while walk.frames.len() < FRAMES_MAX && walk.step() {}
     let Walk { frames, gaps, unread, last, .. } = walk;
+    // Other files may have been there before.
+    let before = stack.gaps.as_ref().map(|gaps| reach(&stack.frames, gaps));
+    if before.is_some_and(|before| before > reach(&frames, &gaps)) {
+        return;
+    }
     stack.is_whole = frames.last().and_then(|place| rules.get(place)) == Some(&Rule::Outermost);
-    stack.cut &= last && !stack.is_whole;
+    // Files that are found later may lead to the last frame of the kernel's.
+    stack.cut &= unread || last && !stack.is_whole;
     stack.raw = unread.then(|| raw.clone());
     (stack.frames, stack.gaps) = (frames, Some(gaps));
+}
+
+/// How many frames are known before one is missing, and in all.
+fn reach(frames: &[Place], gaps: &[usize]) -> (usize, usize) {
+    (gaps.first().copied().unwrap_or(frames.len()), frames.len())
 }
 
 /// What is known of the frame pointer.
@@ -100,7 +112,10 @@ impl<'a> Walk<'a> {
             walk.chain.push(next);
         }
         walk.first = walk.first();
-        walk.frame = walk.frame_at(raw.frame);
+        walk.frame = match raw.frame {
+            Some(at) => walk.frame_at(Some(at)),
+            None => FramePointer { at: None, finds: walk.unknown() },
+        };
         walk
     }
 
@@ -115,6 +130,14 @@ impl<'a> Walk<'a> {
             None => self.is_at_entry() && self.address(0).as_ref() == second,
         };
         1 + usize::from(before)
+    }
+
+    /// The frame that the frame pointer of the innermost function finds, in a log of an older
+    /// version, which has one word at most, and no frame pointer. In others it points elsewhere
+    /// than into the stack, and what the kernel found by it may be anything.
+    fn unknown(&self) -> Option<usize> {
+        let is_older = self.raw.frame.is_none() && self.raw.words.len() <= 1;
+        Some(self.first).filter(|index| is_older && *index < self.raw.kernel.len())
     }
 
     /// Whether the innermost function has not used the stack yet.
@@ -262,6 +285,10 @@ impl<'a> Walk<'a> {
 
     /// The first of the kernel's frames beyond the part of the stack that is known.
     fn outer(&self) -> Option<usize> {
+        if self.chain.is_empty() {
+            let is_new = |index: &usize| !self.frames.contains(&self.raw.kernel[*index]);
+            return self.unknown().filter(is_new);
+        }
         let stack = self.stack?;
         let n = self.chain.iter().position(|at| *at >= stack)?;
         Some(self.first + n).filter(|index| self.confirms(*index))

@@ -92,7 +92,9 @@ fn found(path: &Path, loads: &[(u64, u64, u64)], offsets: &[u64]) -> Option<Vec<
                 (Registers::RSP, of_stub(expression.get(&table).ok()?.0.slice(), address)?)
             }
         };
-        rule_of(row, end, address.wrapping_sub(entry.initial_address()))
+        // Where the first instruction has just run, if the row begins there.
+        let into = address.wrapping_sub(entry.initial_address());
+        rule_of(row, end, Some(into).filter(|_| row.start_address() == address))
     };
     Some(offsets.iter().map(|offset| rule(offset).unwrap_or(Rule::Absent)).collect())
 }
@@ -119,15 +121,17 @@ fn of_stub(expression: &[u8], address: u64) -> Option<i64> {
     (*after == AFTER).then(|| if address & 15 >= u64::from(pushed) { 16 } else { 8 })
 }
 
-/// From a row of the tables, `into` bytes into the function; with the end of its part of the stack.
+/// From a row of the tables, with the end of its part of the stack. `into`: how many bytes into the
+/// function, at the first instruction of the row.
 fn rule_of(
     row: &UnwindTableRow<usize>,
     (register, end): (Register, i64),
-    into: u64,
+    into: Option<u64>,
 ) -> Option<Rule> {
     let saved = |register: Register| match row.register(register) {
-        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(None),
+        None | Some(RegisterRule::SameValue) => Some(None),
         Some(RegisterRule::Offset(at)) => Some(Some(at)),
+        // As well if it is undefined: the caller's value is lost.
         Some(_) => None,
     };
     if row.register(Registers::RA) == Some(RegisterRule::Undefined) {
@@ -154,9 +158,9 @@ fn rule_of(
 
 /// Whether a frame pointer that was saved is still in the register: it was restored from what is
 /// now below the stack pointer, or it has only just been saved, by the first instruction.
-fn is_kept(saved: i64, end: i64, into: u64) -> bool {
+fn is_kept(saved: i64, end: i64, into: Option<u64>) -> bool {
     // push %rbp, perhaps after endbr64
-    let first = end == 16 && (into == 1 || into == 5);
+    let first = end == 16 && matches!(into, Some(1 | 5));
     end.saturating_add(saved) < 0 || first
 }
 
@@ -184,11 +188,13 @@ mod tests {
     #[test]
     fn a_frame_pointer_is_the_callers_until_it_may_have_another_value() {
         // After its only push, at the beginning and later.
-        assert!(is_kept(-16, 16, 1) && is_kept(-16, 16, 5));
-        assert!(!is_kept(-16, 16, 9));
+        assert!(is_kept(-16, 16, Some(1)) && is_kept(-16, 16, Some(5)));
+        // A call that follows the push, at its last byte.
+        assert!(!is_kept(-16, 16, None));
+        assert!(!is_kept(-16, 16, Some(9)));
         // After it was restored, at the end of the function.
-        assert!(is_kept(-16, 8, 40));
-        assert!(!is_kept(-16, 64, 40));
+        assert!(is_kept(-16, 8, None));
+        assert!(!is_kept(-16, 64, None));
     }
 
     #[test]

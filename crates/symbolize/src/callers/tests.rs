@@ -87,6 +87,39 @@ fn where_frames_are_what_the_kernel_has_found_follows() {
 }
 
 #[test]
+fn a_log_of_an_older_version_keeps_its_frames() {
+    let rules = [(1, FRAMED), (2, FRAMED), (3, Rule::Outermost), (6, stack(8, Saved::Kept))];
+    assert_eq!(settled(&[1, 2, 3], None, &[], &rules), (vec![1, 2, 3], Some(vec![])));
+    // One word, which is the caller, or not.
+    let found = settled(&[6, 2, 3], None, &[ret(0, 1)], &rules);
+    assert_eq!(found, (vec![6, 1, 2, 3], Some(vec![])));
+    let found = settled(&[6, 2, 3], None, &[ret(8, 1)], &rules);
+    assert_eq!(found, (vec![6, 2, 3], Some(vec![0])));
+}
+
+#[test]
+fn files_that_are_gone_later_take_nothing_away() {
+    let words = [ret(0, 2), ret(8, 3), ret(16, 4)];
+    let raw = Raw { kernel: Vec::new(), frame: None, words: words.to_vec() };
+    let stack_of = UserStack { frames: vec![at(1)], raw: Some(raw), ..UserStack::default() };
+    let mut code = Code { stacks: vec![stack_of], ..Code::default() };
+    let leaf = stack(8, Saved::Kept);
+    let mut look = |known: &[(u64, Rule)]| {
+        let rules: Rules = known.iter().map(|(function, rule)| (at(*function), *rule)).collect();
+        settle(&mut code, &rules);
+        let found = &code.stacks[0];
+        let frames: Vec<u64> = found.frames.iter().map(number).collect();
+        (frames, found.gaps.clone())
+    };
+    // The file of 3 is missing at first; then that of 2; then none.
+    let first = look(&[(1, leaf), (2, leaf)]);
+    assert_eq!(first, (vec![1, 2, 3], Some(vec![2])));
+    assert_eq!(look(&[(1, leaf), (3, leaf), (4, Rule::Outermost)]), first);
+    let all = look(&[(1, leaf), (2, leaf), (3, leaf), (4, Rule::Outermost)]);
+    assert_eq!(all, (vec![1, 2, 3, 4], Some(vec![])));
+}
+
+#[test]
 fn a_frame_pointer_that_was_saved_leads_on() {
     let rules = [
         (1, stack(8, Saved::Kept)),
