@@ -98,7 +98,7 @@ class LogFile:
             end = offset + size
             one = {"name": word, "type": ty, "scalar": scalar, "shape": shape, "offset": offset}
             if decode:
-                known = ("hex", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
+                known = ("hex", "octal", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
                 one["decode"] = decode[0] if decode[0] in known else {"table": decode[0]}
             made.append(one)
         layout = {

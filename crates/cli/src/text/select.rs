@@ -42,7 +42,7 @@ const WHERE_HELP: &str = "\
 Only events that match. Fields, and time, cpu (-1: the recorder), serial and event, are \
 compared with \
 ==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be \
-hexadecimal (0x1f) or \
+hexadecimal (0x1f), octal (0644) or \
 have a unit of time (1.5ms). A value that is displayed with a name can be compared with it: \
 pid == \"bash\"; a device is 7:1. \
 Events of programs \

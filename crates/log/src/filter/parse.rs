@@ -69,12 +69,18 @@ pub fn beginning(text: &str) -> Result<usize, usize> {
     }
 }
 
-/// A number in a filter: decimal or `0x`, with a fraction if a unit (s, ms, us, ns) follows.
+/// A number in a filter: `0x`, octal with a 0 in front, or decimal, with a fraction if a unit (s, ms, us, ns) follows.
 pub fn number(text: &str) -> Option<i128> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let magnitude = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => i128::from(u64::from_str_radix(hex, 16).ok()?),
-        None => decimal(text)?,
+        None => match text.strip_prefix('0') {
+            // As rights are printed: 0644.
+            Some(octal) if octal.starts_with(|c: char| c.is_ascii_digit()) => {
+                i128::from(u64::from_str_radix(octal, 8).ok()?)
+            }
+            _ => decimal(text)?,
+        },
     };
     Some(if negative { -magnitude } else { magnitude })
 }
@@ -193,12 +199,26 @@ mod tests {
     fn numbers() {
         assert_eq!(number("42"), Some(42));
         assert_eq!(number("-0x1F"), Some(-31));
+        assert_eq!((number("0644"), number("0"), number("00")), (Some(0o644), Some(0), Some(0)));
         assert_eq!(number("1.5ms"), Some(1_500_000));
         assert_eq!(number("2s"), Some(2_000_000_000));
         assert_eq!(number("1.5\u{b5}s"), number("1500ns"));
         assert_eq!(number("7\u{3bc}s"), number("7us"));
         assert_eq!(number("0.0000000019s"), Some(1));
-        for wrong in ["", "-", "1\u{b5}", "1.5", "1.", "0x", "1h", "1.x", "99999999999999999999"] {
+        for wrong in [
+            "",
+            "-",
+            "1\u{b5}",
+            "1.5",
+            "1.",
+            "0x",
+            "1h",
+            "1.x",
+            "08",
+            "01s",
+            "01.5ms",
+            "99999999999999999999",
+        ] {
             assert_eq!(number(wrong), None, "{wrong}");
         }
     }

@@ -133,18 +133,30 @@ fn set<'a>(
             Ok(record.text(&field.name, words.join(" ").as_bytes()))
         }
         Shape::Text(_) | Shape::Tail(_) => Ok(record.text(&field.name, first.as_bytes())),
-        Shape::One | Shape::Array(_) => match number(first, field.decode == Decode::Hex) {
+        Shape::One | Shape::Array(_) => match number(first, base(&field.decode)) {
             Some(value) => Ok(record.int(&field.name, value)),
             None => Err(record),
         },
     }
 }
 
-/// A decimal number, whose point is left out: 0.21 is 21. `hex`: hexadecimal, with or without `0x`.
-fn number(word: &str, hex: bool) -> Option<i64> {
-    let digits = word.strip_prefix("0x");
-    if hex || digits.is_some() {
-        return u64::from_str_radix(digits.unwrap_or(word), 16).ok().map(|n| n as i64);
+fn base(decode: &Decode) -> u32 {
+    match decode {
+        Decode::Hex => 16,
+        Decode::Octal => 8,
+        _ => 10,
+    }
+}
+
+/// A decimal number, whose point is left out: 0.21 is 21. Or one of another base; of base 16 also
+/// with `0x`.
+fn number(word: &str, base: u32) -> Option<i64> {
+    let (digits, base) = match word.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (word, base),
+    };
+    if base != 10 {
+        return u64::from_str_radix(digits, base).ok().map(|n| n as i64);
     }
     let word = word.strip_suffix('%').unwrap_or(word);
     let (sign, digits) = match word.strip_prefix('-') {
