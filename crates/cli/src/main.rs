@@ -86,19 +86,20 @@ fn main() -> ExitCode {
     let cli =
         Cli::try_parse_from(given).unwrap_or_else(|error| refuse(&tips::add(error, &words())));
     let is_of_machine = cli.command.is_of_machine();
-    match run(cli) {
+    let code = match run(cli) {
         Ok(code) => {
             out::finish();
-            if is_of_machine {
-                messages::missed();
-            }
             code
         }
         Err(failure) => {
             messages::error(&failure);
             ExitCode::from(2)
         }
+    };
+    if is_of_machine {
+        messages::missed();
     }
+    code
 }
 
 fn run(cli: Cli) -> failure::Outcome {

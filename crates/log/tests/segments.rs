@@ -194,14 +194,14 @@ proptest! {
         cuts.sort_unstable();
         let folder = tempfile::tempdir().unwrap();
         segmented(folder.path(), &blocks, &cuts, Compression::None);
-        let whole = Reader::open(folder.path()).unwrap().totals().0;
+        let logged = events(&Reader::open(folder.path()).unwrap());
         for (kind, which, number) in spoils {
             spoil(folder.path(), kind, which, number);
         }
         if let Ok(reader) = Reader::open(folder.path()) {
-            let mut serials = events(&reader);
-            prop_assert!(serials.len() as u64 <= 2 * whole + 2, "{} of {whole}", serials.len());
-            serials.dedup();
+            for event in events(&reader) {
+                prop_assert!(logged.contains(&event), "{event:?}");
+            }
             let _ = (reader.totals(), reader.times(), reader.span(), reader.ledger(&[]));
             let _ = (Stats::new(&reader), reader.segments(), reader.damage());
         }

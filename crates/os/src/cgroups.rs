@@ -136,11 +136,20 @@ fn missing(text: &str, mounts: &[Mount]) -> Error {
 impl Mount {
     /// The controllers of a hierarchy of version 1, and its name if it has one: `name=systemd`.
     fn controllers(&self) -> Vec<String> {
+        const OF_FILE_SYSTEM: [&str; 8] = [
+            "rw",
+            "ro",
+            "xattr",
+            "noprefix",
+            "clone_children",
+            "cpuset_v2_mode",
+            "favordynmods",
+            "seclabel",
+        ];
+        // Others are release_agent=PATH, and a label of SELinux in quotes, with commas.
         let of_file_system = |option: &&str| {
-            !matches!(
-                *option,
-                "rw" | "ro" | "xattr" | "noprefix" | "clone_children" | "cpuset_v2_mode"
-            ) && !option.starts_with("release_agent=")
+            !OF_FILE_SYSTEM.contains(option)
+                && (option.starts_with("name=") || !option.contains(['=', '"']))
         };
         match self.kind.as_str() {
             "cgroup2" => Vec::new(),

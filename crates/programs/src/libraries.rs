@@ -6,7 +6,7 @@ use crate::elf::{Elf, Named, text_at};
 use elf::abi;
 use klogger_codegen::Refusal;
 use klogger_os::maps::{self, Line};
-use klogger_os::{answers, files};
+use klogger_os::{answers, files, missed};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
@@ -75,6 +75,7 @@ fn is_usable(root: &Path, path: &Path) -> bool {
 fn in_folders(name: &str, root: &Path, folders: &[PathBuf]) -> Result<Option<PathBuf>, Refusal> {
     for folder in folders {
         let names = files::look_at(root).and_then(|root| answers::names_below(&root, folder));
+        let names = missed::noting_unless_gone(&format!("the folder {}", folder.display()), names);
         let names = names.into_iter().flatten().filter_map(|name| name.into_string().ok());
         let found = names.filter(|file| is_called(file, name)).map(|file| folder.join(file));
         if let Some(path) = one_of(name, found.filter(|path| is_usable(root, path)).collect())? {

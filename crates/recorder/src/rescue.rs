@@ -11,7 +11,7 @@ pub use killed::killed_recorders;
 
 use klogger_log::reader::Reader;
 use klogger_log::writer::Summary;
-use klogger_os::missed;
+use klogger_os::{answers, missed};
 use std::io;
 use std::path::Path;
 
@@ -19,6 +19,8 @@ use std::path::Path;
 /// a regular file is opened, since a pipe would wait for a writer.
 fn begun(path: &Path) -> Option<Reader> {
     let what = format!("the log {}", path.display());
+    // Its file system may be what the recorder has waited for.
+    missed::noting_unless_gone(&what, answers::check(path))?;
     let found = missed::noting_unless_gone(&what, path.metadata())?;
     let open = || Reader::open(path).map_err(io::Error::other);
     found.is_file().then(|| missed::noting(&what, open())).flatten()

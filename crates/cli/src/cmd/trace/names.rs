@@ -27,10 +27,13 @@ pub struct Names {
 
 impl Default for Names {
     fn default() -> Names {
-        let now = clocks::read();
-        let ahead_ns = now.boot.saturating_sub(now.monotonic);
-        Names { ahead_ns, unnamed: HashSet::new(), found: HashMap::new() }
+        Names { ahead_ns: ahead_ns(), unnamed: HashSet::new(), found: HashMap::new() }
     }
+}
+
+fn ahead_ns() -> u64 {
+    let now = clocks::read();
+    now.boot.saturating_sub(now.monotonic)
 }
 
 impl Names {
@@ -44,6 +47,8 @@ impl Names {
             let again = known.is_some_and(|(_, seen)| event.time_ns >= seen + AGAIN_NS);
             let is_new = processes.name(tid.into()).is_none() && !self.unnamed.contains(&tid);
             if again || is_new {
+                // It changes when the machine was suspended.
+                self.ahead_ns = ahead_ns();
                 self.look_up(tid, event.time_ns, processes, processes::named(tid));
             }
         }
@@ -54,6 +59,10 @@ impl Names {
         // The start is rounded down to a hundredth of a second.
         let had = |named: &Named| named.start_ns <= time_ns.saturating_add(self.ahead_ns);
         let Some(named) = named.filter(had) else {
+            // Not at each event of a thread that has ended.
+            if let Some((_, seen)) = self.found.get_mut(&tid) {
+                *seen = time_ns;
+            }
             // An id may be used again.
             if self.unnamed.len() >= KEPT_MAX {
                 self.unnamed.clear();
@@ -101,5 +110,7 @@ mod tests {
         assert_eq!(processes.name(8), Some(&b"second"[..]));
         names.look_up(8, 9_500, &mut processes, None);
         assert_eq!(processes.name(8), Some(&b"second"[..]));
+        // It is not asked for again before its time.
+        assert_eq!(names.found[&8], (7_000, 9_500));
     }
 }

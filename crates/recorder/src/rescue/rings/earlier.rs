@@ -11,7 +11,7 @@ use klogger_log::origin::Origin;
 use klogger_log::preamble::Segment;
 use klogger_log::reader::Reader;
 use klogger_log::segments;
-use klogger_os::missed;
+use klogger_os::{answers, missed};
 use std::collections::BTreeMap;
 
 /// What the segments before the last one say.
@@ -32,7 +32,8 @@ impl Earlier {
         let folder = facts.log.parent()?.to_path_buf();
         let (mut earlier, mut last) = (Earlier::default(), None);
         let what = format!("the segments in {}", folder.display());
-        let numbers = missed::noting_unless_gone(&what, segments::numbers(&folder));
+        let numbers = answers::check(&folder).and_then(|()| segments::numbers(&folder));
+        let numbers = missed::noting_unless_gone(&what, numbers);
         for number in numbers.unwrap_or_default() {
             let path = folder.join(segments::file_name(number));
             if let Some(log) = begun(&path).filter(|log| is_of(log, &facts.preamble)) {
