@@ -62,6 +62,10 @@ class Stream:
 
 
 @dataclass
+# Those that are not tables of a schema.
+DECODINGS = ("hex", "octal", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
+
+
 class LogFile:
     """Declare events, add some, write."""
 
@@ -98,8 +102,7 @@ class LogFile:
             end = offset + size
             one = {"name": word, "type": ty, "scalar": scalar, "shape": shape, "offset": offset}
             if decode:
-                known = ("hex", "octal", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
-                one["decode"] = decode[0] if decode[0] in known else {"table": decode[0]}
+                one["decode"] = decode[0] if decode[0] in DECODINGS else {"table": decode[0]}
             made.append(one)
         layout = {
             "id": len(self.events) + 1,

@@ -51,8 +51,8 @@ struct klogger_user_scratch {
 	/*
 	 * The hash of a word and of its process, in which the lowest bit says what it is. After a
 	 * library was mapped at other addresses it may be wrong: then a caller is left out, or a
-	 * word is kept that is none. In each place are the last two words that belong there, so that two of one stack do not
-	 * replace each other at each hit.
+	 * word is kept that is none. In each place are the last two words that belong there, so
+	 * that two of one stack do not replace each other at each hit.
 	 */
 	struct klogger_user_known {
 		__u64 last, before;

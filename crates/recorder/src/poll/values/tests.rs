@@ -80,9 +80,10 @@ fn texts() {
 #[test]
 fn what_is_no_number() {
     for word in ["", "-", "max", "1.", ".5", "1.2.3", "0x", "9z", "99999999999999999999"] {
-        assert_eq!(number(word, false), None, "{word}");
+        assert_eq!(number(word, 10), None, "{word}");
     }
-    assert_eq!(number("0x10", false), Some(16));
-    assert_eq!(number("18446744073709551615", false), Some(-1));
-    assert_eq!(number("50%", false), Some(50));
+    assert_eq!(number("0x10", 10), Some(16));
+    assert_eq!(number("0644", 8), Some(0o644));
+    assert_eq!(number("18446744073709551615", 10), Some(-1));
+    assert_eq!(number("50%", 10), Some(50));
 }
