@@ -52,6 +52,10 @@ def padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 8)
 
 
+# Those that are not tables of a schema.
+DECODINGS = ("hex", "octal", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
+
+
 @dataclass
 class Stream:
     records: bytes = b""
@@ -62,10 +66,6 @@ class Stream:
 
 
 @dataclass
-# Those that are not tables of a schema.
-DECODINGS = ("hex", "octal", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
-
-
 class LogFile:
     """Declare events, add some, write."""
 

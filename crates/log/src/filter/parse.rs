@@ -69,8 +69,8 @@ pub fn beginning(text: &str) -> Result<usize, usize> {
     }
 }
 
-/// A number in a filter: `0x`, octal with a 0 in front, or decimal, with a fraction if a unit (s, ms,
-/// us, ns) follows.
+/// A number in a filter: `0x`, octal with a 0 in front, or decimal, with a fraction if a unit (s,
+/// ms, us, ns) follows.
 pub fn number(text: &str) -> Option<i128> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let magnitude = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
