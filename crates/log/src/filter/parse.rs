@@ -69,19 +69,12 @@ pub fn beginning(text: &str) -> Result<usize, usize> {
     }
 }
 
-/// A number in a filter: `0x`, octal with a 0 in front, or decimal, with a fraction if a unit (s,
-/// ms, us, ns) follows.
+/// A number in a filter: decimal or `0x`, with a fraction if a unit (s, ms, us, ns) follows.
 pub fn number(text: &str) -> Option<i128> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let magnitude = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => i128::from(u64::from_str_radix(hex, 16).ok()?),
-        None => match text.strip_prefix('0') {
-            // As rights are printed: 0644.
-            Some(octal) if octal.starts_with(|c: char| c.is_ascii_digit()) => {
-                i128::from(u64::from_str_radix(octal, 8).ok()?)
-            }
-            _ => decimal(text)?,
-        },
+        None => decimal(text)?,
     };
     Some(if negative { -magnitude } else { magnitude })
 }
@@ -173,9 +166,18 @@ fn name(input: &mut &str) -> ModalResult<Operand> {
 
 fn literal(input: &mut &str) -> ModalResult<Operand> {
     take_while(1.., |c: char| c.is_alphanumeric() || c == '.' || c == '-')
-        .verify_map(number)
+        .verify_map(|word: &str| match octal(word) {
+            Some(digits) => u64::from_str_radix(digits, 8).ok().map(i128::from),
+            None => number(word),
+        })
         .map(Operand::Number)
         .parse_next(input)
+}
+
+/// The digits behind the 0 of a number as rights are printed: 0644.
+fn octal(word: &str) -> Option<&str> {
+    let digits = word.strip_prefix('0')?;
+    digits.starts_with(|c: char| c.is_ascii_digit()).then_some(digits)
 }
 
 /// A quoted string; a backslash escapes a quote or a backslash.
@@ -200,26 +202,12 @@ mod tests {
     fn numbers() {
         assert_eq!(number("42"), Some(42));
         assert_eq!(number("-0x1F"), Some(-31));
-        assert_eq!((number("0644"), number("0"), number("00")), (Some(0o644), Some(0), Some(0)));
         assert_eq!(number("1.5ms"), Some(1_500_000));
         assert_eq!(number("2s"), Some(2_000_000_000));
         assert_eq!(number("1.5\u{b5}s"), number("1500ns"));
         assert_eq!(number("7\u{3bc}s"), number("7us"));
         assert_eq!(number("0.0000000019s"), Some(1));
-        for wrong in [
-            "",
-            "-",
-            "1\u{b5}",
-            "1.5",
-            "1.",
-            "0x",
-            "1h",
-            "1.x",
-            "08",
-            "01s",
-            "01.5ms",
-            "99999999999999999999",
-        ] {
+        for wrong in ["", "-", "1\u{b5}", "1.5", "1.", "0x", "1h", "1.x", "99999999999999999999"] {
             assert_eq!(number(wrong), None, "{wrong}");
         }
     }
@@ -232,6 +220,15 @@ mod tests {
             Ok(Expr::Any(vec![is("a"), Expr::All(vec![is("b"), is("c")])]))
         );
         assert_eq!(parse(" ! ( a == 1 ) "), Ok(Expr::Not(Box::new(is("a")))));
+    }
+
+    #[test]
+    fn rights() {
+        let is = |n| Ok(Expr::Compare(Operand::Name("r".into()), Op::Equal, Operand::Number(n)));
+        assert_eq!(parse("r == 0644"), is(0o644));
+        assert_eq!((parse("r == 0"), parse("r == 00")), (is(0), is(0)));
+        assert_eq!(parse("r == 0.5ms"), is(500_000));
+        assert!(parse("r == 08").is_err() && parse("r == 01s").is_err());
     }
 
     #[test]
