@@ -196,16 +196,24 @@ impl PartialFolder {
     pub fn begin(parent: &Folder, name: &OsStr, mode: u32) -> io::Result<PartialFolder> {
         parent.check_free(name)?;
         remove_leftovers(parent, name);
+        let mut why = ErrorKind::ResourceBusy.into();
         for _ in 0..TRIES {
             let own = random_name(name);
-            let folder = parent.make_folder(&own, mode)?;
+            let folder = match parent.make_folder(&own, mode) {
+                // Somebody else has taken it for a leftover before it was opened.
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    why = e;
+                    continue;
+                }
+                made => made?,
+            };
             let parent = parent.try_clone()?;
             let made = PartialFolder { parent, folder, own, name: name.into(), done: false };
             if lock(&made.folder.file) && is_here(&made.parent, &made.own, &made.folder.file) {
                 return Ok(made);
             }
         }
-        Err(ErrorKind::ResourceBusy.into())
+        Err(why)
     }
 
     pub fn folder(&self) -> &Folder {
@@ -289,6 +297,27 @@ impl Drop for PartialFolder {
 mod tests {
     use super::*;
     use std::fs;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::thread;
+
+    #[test]
+    fn what_is_begun_is_no_leftover_of_others() {
+        let all = tempfile::tempdir().unwrap();
+        let parent = Folder::open(all.path()).unwrap();
+        let begun = AtomicBool::new(true);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while begun.load(Relaxed) {
+                    remove_leftovers(&parent, OsStr::new("x"));
+                }
+            });
+            let each = (0..2000).map(|_| PartialFolder::begin(&parent, OsStr::new("x"), 0o700));
+            let failed: Vec<_> = each.filter_map(Result::err).collect();
+            begun.store(false, Relaxed);
+            assert!(failed.is_empty(), "{failed:?}");
+        });
+    }
 
     #[test]
     fn an_old_folder_that_is_put_aside_is_no_leftover_and_comes_back() {
