@@ -7,7 +7,7 @@
  *                                   "guilty ADDRESS WAITED_NS TOTAL_NS", the time that threads took
  *                                   to get that mutex, and all of them
  *   user_locks pingpong             two threads wake each other 1009 times: "pingpong ROUNDS
- *                                   SWITCHES", of getrusage()
+ *                                   SWITCHES WAITS", of getrusage(), and of pthread_cond_wait()
  *   user_locks pi                   a mutex with priority inheritance, 53 waits: "pi ADDRESS"
  *   user_locks deadlock             two threads take two mutexes in opposite order, and end by a
  *                                   signal: "deadlock ADDRESS ADDRESS"
@@ -62,6 +62,8 @@ static pthread_barrier_t barrier;
 static const int guilty = 11;
 static unsigned long long waited[THREADS], all[THREADS];
 static int turn;
+/* Calls of pthread_cond_wait(); under the lock. */
+static int turns_waited;
 static unsigned int words[2] __attribute__((aligned(64)));
 static pthread_mutex_t lent, kept = PTHREAD_MUTEX_INITIALIZER;
 
@@ -112,7 +114,7 @@ static void *answer(void *unused)
     (void)unused;
     pthread_mutex_lock(&locks[0][0]);
     for (int i = 0; i < ROUNDS; i++) {
-        while (turn != 1)
+        for (; turn != 1; turns_waited++)
             pthread_cond_wait(&turned, &locks[0][0]);
         turn = 0;
         pthread_cond_signal(&turned);
@@ -170,13 +172,13 @@ static void play(void)
     for (int i = 0; i < ROUNDS; i++) {
         turn = 1;
         pthread_cond_signal(&turned);
-        while (turn != 0)
+        for (; turn != 0; turns_waited++)
             pthread_cond_wait(&turned, &locks[0][0]);
     }
     pthread_mutex_unlock(&locks[0][0]);
     pthread_join(thread, NULL);
     getrusage(RUSAGE_SELF, &usage);
-    printf("pingpong %d %ld\n", ROUNDS, usage.ru_nvcsw);
+    printf("pingpong %d %ld %d\n", ROUNDS, usage.ru_nvcsw, turns_waited);
 }
 
 static void lend(void)

@@ -21,10 +21,10 @@ SELECT tid AS pid, time, syscall(call) AS call, result::BIGINT AS result, took F
     UNION ALL SELECT tid, time, call, result, took FROM RANGE
     UNION ALL SELECT tid, time, call, result, took FROM OPENED
     UNION ALL SELECT tid, time, call, result, took FROM PATH
-    UNION ALL SELECT tid, time, call, result, took FROM PATHS
     UNION ALL SELECT tid, time, call, result, took FROM RIGHTS
     UNION ALL SELECT tid, time, call, result, took FROM RIGHTS_OF_FILE
     UNION ALL SELECT tid, time, call, result, took FROM RIGHTS_OF_PATH
+    UNION ALL SELECT tid, time, call, result, took FROM PATHS
     UNION ALL SELECT tid, time, call, result, took FROM DUPLICATED
     UNION ALL SELECT tid, time, call, result, took FROM MADE
     UNION ALL SELECT tid, time, call, result, took FROM FCNTL
