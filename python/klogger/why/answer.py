@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The answer: of which threads, how long, in which bins, and because of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from klogger.failure import Failure
+from klogger.log import Log
+from klogger.why import events as reading
+from klogger.why import follow, parts, spans
+from klogger.why.bins import GROUPS, RAN, Bin, Bins
+from klogger.why.events import Array, Events
+from klogger.why.follow import Followed, Node
+from klogger.why.spans import Point
+
+CHAINS = 3
+RECORD = "klogger why -- COMMAND"
+# The bins of the amounts that have no place in time.
+AMOUNT_BINS = (
+    (RAN, "interrupts", "and soft interrupts"),
+    (RAN, "stolen", "by the hypervisor"),
+    (RAN, "klogger", "its own cost, as measured before the recording"),
+)
+
+
+@dataclass
+class Choice:
+    """Whose time: of the command that was recorded, or of threads by number or name; and from when
+    to when, in ns since the log began. None: as far as the log goes.
+    """
+
+    threads: Sequence[int] = ()
+    programs: Sequence[str] = ()
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass
+class Line:
+    """One bin: ns, how many stretches of time, and the longest of them, with its thread."""
+
+    program: str
+    bin: Bin
+    ns: int = 0
+    times: int = 0
+    longest: int = 0
+    since: int = 0
+    until: int = 0
+    pid: int = 0
+
+    def add(self, ns: int, times: int, longest: int, since: int, until: int, pid: int) -> None:
+        self.ns += ns
+        self.times += times
+        if longest > self.longest:
+            self.longest, self.since, self.until, self.pid = longest, since, until, pid
+
+
+@dataclass
+class Chain:
+    """Who waited for whom, from the first to what the last one did."""
+
+    steps: list[Line]
+
+    @property
+    def ns(self) -> int:
+        return self.steps[-1].ns
+
+
+@dataclass
+class Thread:
+    pid: int
+    name: str
+    elapsed: int
+    groups: dict[str, int]
+    most: Bin | None
+    most_ns: int
+
+
+@dataclass
+class Answer:
+    """`own`: in what bins the time of the chosen threads is. `followed`: the same, with each wait
+    for a thread replaced by what that one did meanwhile. Both sum up to `elapsed`.
+    """
+
+    title: str
+    elapsed: int
+    chosen: list[int]
+    own: list[Line] = field(default_factory=list)
+    followed: list[Line] = field(default_factory=list)
+    chains: list[Chain] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    begin: int = 0
+
+
+def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _: None) -> Answer:
+    if "BLOCKED" not in log.events:
+        raise Failure(
+            f"{log.path} has no events of the schema {reading.SCHEMA}",
+            help=f"record with '{RECORD}', or 'klogger record -s {reading.SCHEMA}'",
+        )
+    progress("reading")
+    found = reading.read(log)
+    answer = of_events(found, choice, progress, command_of(log))
+    answer.notes += notes(log)
+    return answer
+
+
+def notes(log: Log) -> list[str]:
+    """What the ledger has to say of an answer that is made from all events of the schema."""
+    from klogger.losses import explain
+
+    return explain(log)
+
+
+def command_of(log: Log) -> int | None:
+    """The process that the recorder started."""
+    found = log.rows(
+        "SELECT pid FROM PROCESS_EXISTS WHERE comm = 'klogger/command' ORDER BY time LIMIT 1"
+    )
+    return int(found[0][0]) if found else None
+
+
+def of_events(
+    events: Events,
+    choice: Choice,
+    progress: Callable[[str], None] = lambda _: None,
+    command: int | None = None,
+) -> Answer:
+    progress("threads")
+    bins = Bins()
+    found = spans.find(events)
+    whole = parts.find(events, found, bins)
+    lives, since, until, title = chosen(events, found, choice, command)
+    names = [events.name(int(pid)) for pid in found.threads.pid]
+    unique = sorted(set(names))
+    program = np.array([unique.index(n) for n in names] or [0], dtype="i8")
+    progress("who waited for whom")
+    own = follow.follow(whole, lives, since, until, program, bound=False)
+    followed = follow.follow(whole, lives, since, until, program)
+    pids = found.threads.pid
+    answer = Answer(
+        title=title,
+        elapsed=int(own.ns.sum() + own.amounts.sum()),
+        chosen=[int(p) for p in pids[lives]],
+        own=lines(own, bins, unique, pids),
+        followed=lines(followed, bins, unique, pids),
+        chains=chains(followed, bins, unique, pids),
+        threads=table(found, whole, bins, events),
+    )
+    if followed.cut:
+        answer.notes.append(f"{followed.cut:,} waits for each other in a circle were not followed")
+    return answer
+
+
+def chosen(
+    events: Events, found: spans.Spans, choice: Choice, command: int | None
+) -> tuple[Array, Array, Array, str]:
+    """The lives that are asked for, each with its span of time, and what they are called."""
+    threads = found.threads
+    if not len(threads.pid):
+        raise Failure("the log has no events of any thread", help=f"record with '{RECORD}'")
+    begins, ends = np.full(len(threads.pid), events.end), np.zeros(len(threads.pid), "i8")
+    here = found.state != spans.State.GONE
+    np.minimum.at(begins, found.thread[here], found.since[here])
+    np.maximum.at(ends, found.thread[here], found.until[here])
+    names = np.array([events.name(int(p)) for p in threads.pid])
+    if choice.threads or choice.programs:
+        rows = np.isin(threads.pid, list(choice.threads)) | np.isin(names, list(choice.programs))
+        title = ", ".join([*map(str, choice.threads), *choice.programs])
+        if not rows.any():
+            raise Failure(f"no thread of the log is called '{title}'",
+                          help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]))
+    elif command is not None and (threads.pid == command).any():
+        rows = np.zeros(len(threads.pid), bool)
+        rows[np.flatnonzero(threads.pid == command)[0]] = True
+        title = names[rows][0]
+        executed = events.tables["PROCESS_EXEC"]
+        first = executed["time"][executed["pid"] == command]
+        if len(first):
+            begins[rows] = np.maximum(begins[rows], first[0])
+    else:
+        rows = np.ones(len(threads.pid), bool)
+        title = "all threads"
+    lives = np.flatnonzero(rows)
+    since = np.maximum(begins[lives], choice.since if choice.since is not None else events.begin)
+    until = np.minimum(ends[lives], choice.until if choice.until is not None else events.end)
+    kept = until > since
+    if not kept.any():
+        raise Failure("the threads that are asked for were not there at that time",
+                      help="'klogger info FILE' says when the log begins and ends")
+    return lives[kept], since[kept], until[kept], str(title)
+
+
+def rows_of(found: Followed) -> Iterable[tuple[int, int, int, int, int, int, int]]:
+    """By node: ns, times, and the longest with its time and thread."""
+    if not len(found.node):
+        return
+    order = np.lexsort((found.ns, found.node))
+    node = found.node[order]
+    last = np.flatnonzero(np.r_[node[1:] != node[:-1], True])
+    sums = np.add.reduceat(found.ns[order], np.r_[0, last[:-1] + 1])
+    count = np.diff(np.r_[-1, last])
+    for at, ns, times in zip(last.tolist(), sums.tolist(), count.tolist(), strict=True):
+        row = order[at]
+        yield (int(node[at]), ns, times, int(found.ns[row]), int(found.since[row]),
+               int(found.until[row]), int(found.thread[row]))  # fmt: skip
+
+
+def lines(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Line]:
+    """By program and bin, the most time first."""
+    made: dict[tuple[str, Bin], Line] = {}
+
+    def line(program: str, one: Bin) -> Line:
+        return made.setdefault((program, one), Line(program, one))
+
+    for number, ns, times, longest, since, until, thread in rows_of(found):
+        node = found.nodes[number]
+        line(names[node.program], bins[node.bin]).add(
+            ns, times, longest, since, until, int(pids[thread])
+        )
+    for column, (group, kind, what) in enumerate(AMOUNT_BINS):
+        amount = found.amounts[:, column]
+        sums = np.bincount(found.node, amount, minlength=len(found.nodes))
+        counts = np.bincount(found.node, amount > 0, minlength=len(found.nodes))
+        for number in np.flatnonzero(sums).tolist():
+            node = found.nodes[number]
+            line(names[node.program], Bin(group, kind, what)).add(
+                int(sums[number]), int(counts[number]), 0, 0, 0, 0
+            )
+    return sorted((one for one in made.values() if one.ns), key=lambda one: (-one.ns, one.program,
+                                                                             one.bin))  # fmt: skip
+
+
+def chains(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Chain]:
+    """Those that cost most: of the nodes below a wait for somebody, those with most time."""
+    by_node = {row[0]: row for row in rows_of(found)}
+    deep = [row for row in by_node.values() if found.nodes[row[0]].above > follow.TOP]
+    deep.sort(key=lambda row: (-row[1], row[0]))
+    total = totals(found)
+    made = []
+    for row in deep[:CHAINS]:
+        steps, at = [], row[0]
+        while at > follow.TOP:
+            node: Node = found.nodes[at]
+            one = Line(names[node.program], bins[node.bin], total[at])
+            steps.append(one)
+            at = node.above
+        steps[0].ns = row[1]
+        steps[0].add(0, row[2], row[3], row[4], row[5], int(pids[row[6]]))
+        made.append(Chain(steps[::-1]))
+    return made
+
+
+def totals(found: Followed) -> list[int]:
+    """The time of each node with all that is below it. A node has a greater number than that
+    above it."""
+    sums: list[Any] = np.bincount(
+        found.node, found.ns + found.amounts.sum(axis=1), minlength=len(found.nodes)
+    ).astype("i8").tolist()  # fmt: skip
+    for number in range(len(sums) - 1, follow.TOP, -1):
+        above = found.nodes[number].above
+        if above > follow.TOP:
+            sums[above] += sums[number]
+    return sums
+
+
+def table(found: spans.Spans, whole: parts.Parts, bins: Bins, events: Events) -> list[Thread]:
+    """All threads, those with most time first."""
+    pids = found.threads.pid
+    width = len(bins.all)
+    cells = np.bincount(whole.thread * width + whole.bin, whole.ns,
+                        minlength=len(pids) * width).reshape(len(pids), width).astype("i8")
+    group = np.array([GROUPS.index(one.group) for one in bins.all])
+    made = []
+    for at, pid in enumerate(pids.tolist()):
+        row = cells[at]
+        sums = {name: int(row[group == number].sum()) for number, name in enumerate(GROUPS)}
+        most = int(np.argmax(np.where(group == GROUPS.index(RAN), -1, row))) if width else 0
+        made.append(Thread(pid, events.name(pid), int(row.sum()), sums,
+                           bins[most] if row[most] > 0 else None, int(row[most])))  # fmt: skip
+    return sorted(made, key=lambda one: (-one.elapsed, one.pid))
+
+
+__all__ = ["Answer", "Chain", "Choice", "Line", "Point", "Thread", "of_events", "of_log"]

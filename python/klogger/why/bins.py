@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The names of bins. A bin is a number here; its name has a group and what it is in there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RAN, COULD_RUN, WAITED, UNKNOWN = "ran", "could run", "waited", "unknown"
+GROUPS = (RAN, COULD_RUN, WAITED, UNKNOWN)
+
+
+class Bin(NamedTuple):
+    """`kind` is a word of docs/why.md; `what` names the call, lock, file, thread or device."""
+
+    group: str
+    kind: str
+    what: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind} {self.what}".rstrip()
+
+
+class Bins:
+    """Numbers for bins, in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.all: list[Bin] = []
+        self.numbers: dict[Bin, int] = {}
+
+    def number(self, group: str, kind: str, what: str = "") -> int:
+        one = Bin(group, kind, what)
+        if one not in self.numbers:
+            self.numbers[one] = len(self.all)
+            self.all.append(one)
+        return self.numbers[one]
+
+    def __getitem__(self, number: int) -> Bin:
+        return self.all[number]

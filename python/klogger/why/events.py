@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The events of `waits` as arrays: one structured array for each type of event, with times in ns
+since the log began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klogger.log import Log
+
+SCHEMA = "waits"
+Array = npt.NDArray[Any]
+
+# Column -> type, for each table. All have `time` and `cpu`; what the log has not is 0.
+COLUMNS: dict[str, dict[str, str]] = {
+    "BACK": {"pid": "i4", "prev": "i4"},
+    "BLOCKED": {
+        "pid": "i4", "next": "i4", "argument": "u8", "object": "u8", "lock": "u8", "stack": "i8",
+        "interrupted": "i8", "stolen": "i8", "state": "i4", "call": "i4", "why": "i4",
+    },
+    "PREEMPTED": {
+        "pid": "i4", "next": "i4", "interrupted": "i8", "stolen": "i8", "call": "i4", "why": "i4",
+    },
+    "WOKEN": {
+        "pid": "i4", "waker": "i4", "call": "i4", "number": "i4", "source": "i4", "why": "i4",
+    },
+    "TAKEN": {"pid": "i4", "prev": "i4"},
+    "CALLED": {"pid": "i4", "took": "i8", "call": "i4"},
+    "UNRETURNED": {"pid": "i4", "so_far": "i8", "call": "i4"},
+    "FAULTED": {"pid": "i4", "took": "i8", "major": "i4"},
+    "SLEPT_BEFORE": {"pid": "i4", "state": "i4", "call": "i4"},
+    "PROCESS_FORK": {"pid": "i4", "parent": "i4"},
+    "PROCESS_EXEC": {"pid": "i4"},
+    "PROCESS_EXIT": {"pid": "i4"},
+}  # fmt: skip
+# In `BLOCKED.why` and `PREEMPTED.why`.
+IO, THROTTLED, IN_FAULT = 1, 2, 4
+# In `BLOCKED.state`: it has ended.
+ENDED = 0x80
+
+
+@dataclass
+class Events:
+    """`gaps`: where events are missing: cpu (-1: any), since, until. `names`: of threads, `calls`
+    of system calls, `stacks`: functions by number, innermost first; `objects`: name and peer.
+    `costs`: ns of each type of event, with its probe; `probe`: of a probe that logs nothing.
+    """
+
+    begin: int
+    end: int
+    tables: dict[str, Array]
+    gaps: Array
+    names: dict[int, str] = field(default_factory=dict)
+    groups: dict[int, int] = field(default_factory=dict)
+    calls: dict[int, str] = field(default_factory=dict)
+    stacks: dict[int, list[str]] = field(default_factory=dict)
+    objects: dict[int, tuple[str, int]] = field(default_factory=dict)
+    interrupts: dict[int, str] = field(default_factory=dict)
+    costs: dict[str, float] = field(default_factory=dict)
+    probe: float = 0.0
+
+    def name(self, pid: int) -> str:
+        return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
+
+    def call(self, number: int) -> str:
+        return self.calls.get(number) or f"system call {number}"
+
+
+def dtype(table: str) -> np.dtype[Any]:
+    return np.dtype([("time", "i8"), ("cpu", "i4"), *COLUMNS[table].items()])
+
+
+def table_of(table: str, rows: list[dict[str, int]]) -> Array:
+    """An array of rows that have some of the columns, in the order of time."""
+    made = np.zeros(len(rows), dtype(table))
+    for at, row in enumerate(sorted(rows, key=lambda row: row["time"])):
+        for column, value in row.items():
+            made[at][column] = value
+    return made
+
+
+def gaps_of(rows: list[tuple[int, int, int]]) -> Array:
+    return np.array(rows, dtype=[("cpu", "i4"), ("since", "i8"), ("until", "i8")])
+
+
+def read(log: Log) -> Events:
+    begin, end = log.rows("SELECT from_ns, to_ns FROM klogger.recording")[0]
+    gaps = log.rows(
+        "SELECT coalesce(cpu, -1), from_ns, to_ns FROM klogger.gap"
+        " WHERE key NOT IN ('probe_missed', 'sample_missed')"
+    )
+    own = sorted(log.rows("SELECT value::BIGINT, text FROM klogger.decoding"
+                          " WHERE decoding = 'syscall'"))
+    return Events(
+        begin=begin,
+        end=end,
+        tables={name: fetch(log, name) for name in COLUMNS},
+        gaps=gaps_of(gaps),
+        names=dict(log.rows("SELECT pid, comm FROM klogger.thread")),
+        groups=dict(log.rows("SELECT pid, tgid FROM klogger.thread WHERE tgid IS NOT NULL")),
+        calls=dict(own),
+        stacks=dict(log.rows("SELECT id, frames FROM klogger.stack WHERE kind = 'kernel'")),
+        objects=objects(log),
+        costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
+    )
+
+
+def objects(log: Log) -> dict[int, tuple[str, int]]:
+    if "OBJECT" not in log.events:
+        return {}
+    return {key: (name or "", peer) for key, name, peer in
+            log.rows("SELECT object, name, peer FROM OBJECT")}
+
+
+def fetch(log: Log, table: str) -> Array:
+    event = log.events.get(table)
+    if event is None:
+        return np.zeros(0, dtype(table))
+    there = {one.name for one in event.fields} | {"time", "cpu"}
+    columns = [name for name in dtype(table).names or () if name in there]
+    found = log.connection.execute(
+        f"SELECT {', '.join(columns)} FROM main.{table} ORDER BY time, serial"
+    ).fetchnumpy()
+    made = np.zeros(len(found["time"]), dtype(table))
+    for name in columns:
+        made[name] = np.ma.filled(found[name], -1 if name == "cpu" else 0)
+    return made

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The time of each thread, cut where its state changes.
+
+An event of a thread is a point; the state between two points follows from the first of them, if the
+second one can follow it. If it cannot, or if events are missing in between, the state is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from klogger.why.events import ENDED, IN_FAULT, Array, Events
+
+
+class Point(IntEnum):
+    """Kinds of points, in the order that they have at one time: ends come first."""
+
+    FAULT_END = 0
+    CALL_END = 1
+    BLOCKED = 2
+    PREEMPTED = 3
+    EARLY = 4  # blocked, but woken already
+    WOKEN = 5
+    BORN = 6
+    BACK = 7
+    BEFORE = 8  # the recording begins, and nothing is known of the thread yet
+    ASLEEP = 9  # the same, but it waits
+    ENDS = 10  # it exits; it runs on until it leaves the CPU for the last time
+    CALL = 11
+    FAULT = 12
+    LOST = 13  # from here on nothing is known, up to the next event of the scheduler
+    GONE = 14
+
+
+class State(IntEnum):
+    RAN = 0
+    QUEUED = 1
+    WAITED = 2
+    UNKNOWN = 3
+    GONE = 4
+
+
+# What a point of the scheduler makes of its thread.
+AFTER = {
+    Point.BLOCKED: State.WAITED, Point.PREEMPTED: State.QUEUED, Point.EARLY: State.QUEUED,
+    Point.WOKEN: State.QUEUED, Point.BORN: State.QUEUED, Point.BACK: State.RAN,
+    Point.BEFORE: State.UNKNOWN, Point.ASLEEP: State.WAITED, Point.LOST: State.UNKNOWN,
+    Point.GONE: State.GONE,
+}  # fmt: skip
+SCHEDULING = np.array([kind in AFTER for kind in Point])
+STATES = np.array([AFTER.get(kind, State.UNKNOWN) for kind in Point])
+# Whether the second point of the scheduler can come next; nothing comes after the end.
+LEAVES = (Point.BLOCKED, Point.PREEMPTED, Point.EARLY, Point.GONE)
+NEXT = np.zeros((len(Point), len(Point)), dtype=bool)
+NEXT[Point.BACK, LEAVES] = True
+NEXT[[Point.PREEMPTED, Point.EARLY, Point.WOKEN, Point.BORN], Point.BACK] = True
+NEXT[[Point.BLOCKED, Point.ASLEEP], Point.WOKEN] = True
+NEXT[[Point.BEFORE, Point.LOST]] = True
+NEXT[:, Point.LOST] = True
+
+
+@dataclass
+class Threads:
+    """Lives of threads: a number may be used again. `first[i]`: when it began, or was first seen,
+    `born[i]`: it was made during the recording. Ordered by number and time.
+    """
+
+    pid: Array
+    first: Array
+    born: Array
+
+    def at(self, pids: Array, times: Array) -> Array:
+        """The lives that have these numbers at these times; -1: none is known."""
+        if not len(self.pid):
+            return np.full(len(pids), -1)
+        low = np.searchsorted(self.pid, pids, side="left")
+        high = np.searchsorted(self.pid, pids, side="right")
+        found = np.full(len(pids), -1)
+        for at in np.flatnonzero(high > low):
+            life = low[at] + np.searchsorted(self.first[low[at] : high[at]], times[at], "right") - 1
+            found[at] = life if life >= low[at] else -1
+        return found
+
+
+@dataclass
+class Spans:
+    """Sorted by thread and time, without holes between the first and the last of each thread.
+
+    `ref`: the row of the event that `state` is from, in the table of `kind`: the point of the
+    scheduler. `number`: of the system call; -1: in none. `fault`: 0 none, 1 minor, 2 major. `unsure`: it ran, but in what is not known.
+    `leaves`, `leaver`: kind and row of the next point of the scheduler, -1: none. `quantum`: equal
+    for all spans between two points of the scheduler. `opens`, `closes`: the kinds of the points,
+    of any kind, between which it is; -1: it lasts until the log ends.
+    """
+
+    threads: Threads
+    thread: Array
+    since: Array
+    until: Array
+    state: Array
+    kind: Array
+    ref: Array
+    number: Array
+    fault: Array
+    unsure: Array
+    leaves: Array
+    leaver: Array
+    quantum: Array
+    opens: Array
+    closes: Array
+
+    def __len__(self) -> int:
+        return len(self.since)
+
+    @property
+    def ns(self) -> Array:
+        return self.until - self.since
+
+
+POINT = np.dtype(
+    [("thread", "i8"), ("time", "i8"), ("kind", "i1"), ("ref", "i8"), ("cpu", "i4")]
+)
+
+
+def find(events: Events) -> Spans:
+    threads = lives(events)
+    points = ordered(np.concatenate([scheduling(events, threads), *within(events, threads)]))
+    return cut(events, threads, with_losses(events, points))
+
+
+def lives(events: Events) -> Threads:
+    """All threads that have any event of their own."""
+    born = events.tables["PROCESS_FORK"]
+    seen = [events.tables[name] for name in ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED",
+                                             "FAULTED", "SLEPT_BEFORE")]
+    pids = np.unique(np.concatenate([table["pid"] for table in seen] + [born["pid"]]))
+    # Who has an event before it is made, or is not made at all, was there before.
+    first = {int(pid): events.end for pid in pids}
+    for table in seen:
+        found, at = np.unique(table["pid"], return_index=True)
+        for pid, time in zip(found, table["time"][at], strict=True):
+            first[int(pid)] = min(first[int(pid)], int(time))
+    made, at = np.unique(born["pid"], return_index=True)
+    begun = dict(zip(made.tolist(), born["time"][at].tolist(), strict=True))
+    rows = [(pid, events.begin, False) for pid, time in first.items()
+            if pid not in begun or time < begun[pid]]
+    rows += [(int(pid), int(time), True) for pid, time in zip(born["pid"], born["time"],
+                                                              strict=True)]
+    rows.sort()
+    return Threads(*(np.array([row[i] for row in rows], dtype=t)
+                     for i, t in enumerate(("i8", "i8", "?"))))
+
+
+def points_of(threads: Threads, table: Array, times: Array, kind: int, chosen: Array) -> Array:
+    rows = np.flatnonzero(chosen)
+    made = np.zeros(len(rows), POINT)
+    made["time"] = times[rows]
+    made["thread"] = threads.at(table["pid"][rows].astype("i8"), made["time"])
+    made["kind"] = kind
+    made["ref"] = rows
+    made["cpu"] = table["cpu"][rows]
+    return made[made["thread"] >= 0]
+
+
+def ordered(points: Array) -> Array:
+    return points[np.lexsort((points["kind"], points["time"], points["thread"]))]
+
+
+def scheduling(events: Events, threads: Threads) -> Array:
+    """The points of the scheduler, with those wake-ups that end a wait."""
+    tables = events.tables
+    blocked = tables["BLOCKED"]
+    ended = blocked["state"] & ENDED != 0
+    parts = [
+        points_of(threads, tables[name], tables[name]["time"], kind, chosen)
+        for name, kind, chosen in (
+            ("BACK", Point.BACK, tables["BACK"]["time"] >= 0),
+            ("BLOCKED", Point.BLOCKED, ~ended),
+            ("BLOCKED", Point.GONE, ended),
+            ("PREEMPTED", Point.PREEMPTED, tables["PREEMPTED"]["time"] >= 0),
+            ("WOKEN", Point.WOKEN, tables["WOKEN"]["time"] >= 0),
+            ("SLEPT_BEFORE", Point.ASLEEP, tables["SLEPT_BEFORE"]["time"] >= 0),
+        )
+    ]
+    starts = np.zeros(len(threads.pid), POINT)
+    starts["thread"] = np.arange(len(threads.pid))
+    starts["time"] = threads.first
+    starts["kind"] = np.where(threads.born, Point.BORN, Point.BEFORE)
+    starts["cpu"] = -1
+    points = ordered(np.concatenate([starts, *parts]))
+    return without_early(points)
+
+
+def without_early(points: Array) -> Array:
+    """A wake-up counts if its thread waits. One that comes while the thread is still on its way to
+    wait makes the wait end when it begins.
+    """
+    kind, thread = points["kind"], points["thread"]
+    woken = kind == Point.WOKEN
+    waits = (kind == Point.BLOCKED) | (kind == Point.ASLEEP)
+    after_wait = np.r_[False, waits[:-1] & (thread[1:] == thread[:-1])]
+    counts = ~woken | after_wait
+    here = np.arange(len(points))
+    last_woken = np.maximum.accumulate(np.where(woken & ~after_wait, here, -1))
+    last_other = np.maximum.accumulate(np.where(~woken, here, -1))
+    before = np.r_[-1, last_other[:-1]]
+    ended_by_back = np.r_[(kind[1:] == Point.BACK) & (thread[1:] == thread[:-1]), False]
+    early = (kind == Point.BLOCKED) & ended_by_back & (last_woken > before)
+    points = points.copy()
+    points["kind"][early] = Point.EARLY
+    points["ref"][early] = points["ref"][last_woken[early]]
+    return points[counts]
+
+
+def with_losses(events: Events, points: Array) -> Array:
+    """Where events are missing, nothing is known from the last point before on. While a thread
+    runs, its events are those of its CPU; who waits may be woken from any.
+    """
+    gaps, kind, thread, time = events.gaps, points["kind"], points["thread"], points["time"]
+    if not len(gaps) or not len(points):
+        return points
+    here = np.arange(len(points))
+    at = np.maximum.accumulate(np.where(SCHEDULING[kind], here, 0))
+    until = np.r_[np.where(thread[1:] == thread[:-1], time[1:], events.end), events.end]
+    ran, gone, cpu = kind[at] == Point.BACK, kind[at] == Point.GONE, points["cpu"][at]
+    cuts = np.zeros(len(points), dtype=bool)
+    for where, since, end in gaps.tolist():
+        touched = (time < max(end, since + 1)) & (until > since) & ~gone
+        cuts |= touched & (~ran | (where == -1) | (cpu == where))
+    lost = points[cuts]
+    lost["kind"] = Point.LOST
+    # After all else of its time.
+    return ordered(np.concatenate([points, lost]))
+
+
+def within(events: Events, threads: Threads) -> list[Array]:
+    """Begins and ends of system calls and page faults."""
+    tables = events.tables
+    called, faulted, open_ = (tables[n] for n in ("CALLED", "FAULTED", "UNRETURNED"))
+    everywhere = [t["time"] >= 0 for t in (called, faulted, open_)]
+    begun = points_of(threads, called, called["time"], Point.CALL, everywhere[0])
+    took = called["took"][begun["ref"]]
+    # One that began before the recording, or before its thread, began with it.
+    begun["time"] = np.where(took > 0, begun["time"] - took, 0)
+    begun["time"] = np.maximum(begun["time"], threads.first[begun["thread"]])
+    still = points_of(threads, open_, open_["time"] - open_["so_far"], Point.CALL, everywhere[2])
+    still["ref"] += len(called)
+    ends = points_of(threads, tables["PROCESS_EXIT"], tables["PROCESS_EXIT"]["time"], Point.ENDS,
+                     tables["PROCESS_EXIT"]["time"] >= 0)
+    return [
+        begun,
+        points_of(threads, called, called["time"], Point.CALL_END, everywhere[0]),
+        still,
+        points_of(threads, faulted, faulted["time"] - faulted["took"], Point.FAULT, everywhere[1]),
+        points_of(threads, faulted, faulted["time"], Point.FAULT_END, everywhere[1]),
+        ends,
+    ]
+
+
+EXITS = -2
+NOT_IN_CALL = -1
+
+
+def cut(events: Events, threads: Threads, points: Array) -> Spans:
+    kind, thread, time, ref = (points[n] for n in ("kind", "thread", "time", "ref"))
+    here = np.arange(len(points))
+    begins = np.r_[True, thread[1:] != thread[:-1]] if len(points) else np.zeros(0, dtype=bool)
+    first = np.maximum.accumulate(np.where(begins, here, 0)) if len(points) else here
+    until = np.r_[np.where(thread[1:] == thread[:-1], time[1:], events.end), events.end][: len(here)]
+    scheduled = SCHEDULING[kind]
+    at = np.maximum.accumulate(np.where(scheduled, here, 0)) if len(points) else here
+    state = np.where(at >= first, STATES[kind[at]], State.UNKNOWN)
+    following = next_of(scheduled, thread, here)
+    fits = (following < 0) | NEXT[kind[at], kind[following]]
+    state = np.where(fits | (state == State.GONE), state, State.UNKNOWN)
+    number = calls_of(events, points, first)
+    fault = faults_of(events, points, first)
+    unsure = unsure_of(events, points, first, number, fault)
+    kept = until > time
+    return Spans(
+        threads, thread[kept], time[kept], until[kept], state[kept], kind[at][kept],
+        ref[at][kept], number[kept], fault[kept], unsure[kept],
+        np.where(following >= 0, kind[following], -1)[kept],
+        np.where(following >= 0, ref[following], -1)[kept],
+        at[kept], kind[kept],
+        np.where(np.r_[thread[1:] == thread[:-1], False], np.r_[kind[1:], -1], -1)[kept],
+    )  # fmt: skip
+
+
+def next_of(chosen: Array, thread: Array, here: Array) -> Array:
+    """For each point the next chosen one of its thread, behind it; -1: none."""
+    if not len(here):
+        return here
+    far = len(here)
+    coming = np.minimum.accumulate(np.where(chosen, here, far)[::-1])[::-1]
+    found = np.r_[coming[1:], far]
+    good = found < far
+    found = np.where(good, found, 0)
+    return np.where(good & (thread[found] == thread), found, -1)
+
+
+def last_of(chosen: Array, here: Array, first: Array) -> Array:
+    """For each point the last chosen one of its thread, itself included; -1: none."""
+    if not len(here):
+        return here
+    found = np.maximum.accumulate(np.where(chosen, here, -1))
+    return np.where(found >= first, found, -1)
+
+
+def calls_of(events: Events, points: Array, first: Array) -> Array:
+    """The system call that a thread is in from each point on."""
+    kind, ref = points["kind"], points["ref"]
+    here = np.arange(len(points))
+    marks = np.isin(kind, [Point.CALL, Point.CALL_END, Point.ENDS])
+    at = last_of(marks, here, first)
+    numbers = np.r_[events.tables["CALLED"]["call"], events.tables["UNRETURNED"]["call"], 0]
+    inside = (at >= 0) & (kind[at] == Point.CALL)
+    found = np.where(inside, numbers[np.where(inside, ref[at], -1)], NOT_IN_CALL)
+    return np.where((at >= 0) & (kind[at] == Point.ENDS), EXITS, found)
+
+
+def faults_of(events: Events, points: Array, first: Array) -> Array:
+    kind, ref = points["kind"], points["ref"]
+    here = np.arange(len(points))
+    at = last_of((kind == Point.FAULT) | (kind == Point.FAULT_END), here, first)
+    inside = (at >= 0) & (kind[at] == Point.FAULT)
+    major = np.r_[events.tables["FAULTED"]["major"], 0]
+    return np.where(inside, 1 + major[np.where(inside, ref[at], -1)], 0)
+
+
+def unsure_of(events: Events, points: Array, first: Array, number: Array, fault: Array) -> Array:
+    """A thread leaves its CPU in a system call, or in a page fault, whose end is not in the log:
+    since when it was in it is not known, nor how long it will be.
+    """
+    kind, ref, thread = points["kind"], points["ref"], points["thread"]
+    here = np.arange(len(points))
+    off = np.isin(kind, [Point.BLOCKED, Point.PREEMPTED])
+    says_call, says_fault = np.zeros(len(points), bool), np.zeros(len(points), bool)
+    for one, name in ((Point.BLOCKED, "BLOCKED"), (Point.PREEMPTED, "PREEMPTED")):
+        rows = kind == one
+        table = events.tables[name][ref[rows]]
+        says_call[rows] = table["call"] >= 0
+        says_fault[rows] = table["why"] & IN_FAULT != 0
+    before = np.maximum(here - 1, 0)
+    out = (number[before] == NOT_IN_CALL) & says_call | (fault[before] == 0) & says_fault
+    wrong = off & out & (here > first)
+    if not wrong.any():
+        return wrong
+    marks = off | np.isin(kind, [Point.CALL, Point.CALL_END, Point.ENDS])
+    last, coming = last_of(marks, here, first), next_of(marks, thread, here)
+    return ((last >= 0) & wrong[last]) | ((coming >= 0) & wrong[coming])

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a thread waited for, from the event with which its wait began, and from what ended it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from klogger.why.bins import UNKNOWN, WAITED
+from klogger.why.events import IO, Events
+
+# In `BLOCKED.state`.
+STOPPED, TRACED, FROZEN = 0x4, 0x8, 0x8000
+# In `WOKEN.source`.
+THREAD, TIMER, SOFT, DEVICE = 0, 1, 2, 3
+NET_RX = 3
+
+# Frames that say that a thread waits, and not where.
+WAITING = re.compile(
+    r"_*(schedule|io_schedule|preempt_schedule|wait_for_|wait_on_|out_of_line_wait|bit_wait"
+    r"|mutex_lock|down_|rwsem_|percpu_down|percpu_rwsem|rt_mutex|folio_wait|futex_do_wait"
+    r"|do_syscall_64|entry_|el0_|invoke_syscall|x64_sys_call|filemap_fault)"
+)
+DISK = re.compile(
+    r"_*(io_schedule|folio_wait|wait_on_buffer|submit_bio_wait|wb_wait_for|blk_mq_get_tag"
+    r"|blk_execute_rq|jbd2_log_wait|bit_wait_io|balance_dirty_pages|xlog_wait|rq_qos_wait)"
+)
+RECLAIM = re.compile(r"_*(try_to_free_pages|try_to_free_mem_cgroup|mem_cgroup_handle_over_high"
+                     r"|reclaim_throttle|shrink_node|do_try_to_free_pages)")  # fmt: skip
+FAULT = re.compile(r"_*(handle_mm_fault|exc_page_fault|do_user_addr_fault|do_page_fault)")
+LOCK = re.compile(r"_*(mutex_lock|down_|rwsem_down|percpu_down|percpu_rwsem|rt_mutex|down$)")
+ARCHITECTURE = re.compile(r"_*(x64|ia32|arm64|se|do)_(compat_)?sys_|__do_sys_")
+
+FUTEX = re.compile(r"futex")
+CHILD = ("wait4", "waitid", "waitpid")
+FORKS = ("vfork", "clone", "clone3", "fork")
+SLEEPS = ("nanosleep", "clock_nanosleep")
+POLLS = ("poll", "ppoll", "select", "pselect6", "_newselect")
+EPOLLS = ("epoll_wait", "epoll_pwait", "epoll_pwait2")
+SIGNALS = ("pause", "rt_sigsuspend", "sigsuspend", "rt_sigtimedwait")
+# Calls whose first argument is a descriptor that they wait for.
+OF_DESCRIPTORS = frozenset((
+    "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2",
+    "pwritev2", "recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept",
+    "accept4", "connect", "ioctl", "fcntl", "flock", "fsync", "fdatasync", "sync_file_range",
+    "syncfs", "splice", "vmsplice", "tee", "getdents", "getdents64", "close", "ftruncate",
+    "fallocate", "copy_file_range", "fstat", "lseek", "shutdown",
+))  # fmt: skip
+WRITES = frozenset(("write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg",
+                    "sendmmsg", "splice", "vmsplice", "tee"))  # fmt: skip
+
+SENDS = WRITES | {"connect", "shutdown", "close", "sendfile"}
+
+
+class Wait(NamedTuple):
+    """What is known of a wait. `woken`: whether what ended it is in the log."""
+
+    call: int
+    stack: int
+    state: int
+    why: int
+    lock: bool
+    argument: int
+    object: int
+    woken: bool
+    source: int
+    number: int
+    waker: int
+    waker_call: int
+
+
+class Found(NamedTuple):
+    """Its bin, and whether it was a wait for the thread that ended it."""
+
+    group: str
+    kind: str
+    what: str
+    follows: bool
+
+
+def judge(events: Events, wait: Wait) -> Found:
+    """The first of these that is true; docs/why.md has them in the same order."""
+    frames = events.stacks.get(wait.stack, [])
+    call = events.call(wait.call) if wait.call >= 0 else ""
+    by_thread = wait.woken and wait.source == THREAD
+    return (
+        stopped(wait, by_thread)
+        or of_kernel(events, wait, frames, call, by_thread)
+        or of_program(events, wait, call, by_thread)
+        or Found(WAITED, call or "kernel", place(frames), by_thread)
+    )
+
+
+def stopped(wait: Wait, by_thread: bool) -> Found | None:
+    if wait.state & (STOPPED | TRACED):
+        return Found(WAITED, "stopped", "by a debugger" if wait.state & TRACED else "by a signal",
+                     by_thread)
+    if wait.state & FROZEN:
+        return Found(WAITED, "frozen", "with its control group", False)
+    return None
+
+
+def of_kernel(
+    events: Events, wait: Wait, frames: list[str], call: str, by_thread: bool
+) -> Found | None:
+    if any(RECLAIM.match(frame) for frame in frames):
+        return Found(WAITED, "reclaim", "of memory", False)
+    if wait.lock or any(LOCK.match(frame) for frame in frames[:6]):
+        return Found(WAITED, "kernel lock", f"in {place(frames)}", by_thread)
+    if wait.why & IO or any(DISK.match(frame) for frame in frames):
+        fault = any(FAULT.match(frame) for frame in frames)
+        return Found(WAITED, "page fault from disk" if fault else "disk",
+                     place(frames) if fault else disk_place(events, wait, frames, call), False)
+    return None
+
+
+def disk_place(events: Events, wait: Wait, frames: list[str], call: str) -> str:
+    name = object_name(events, wait, call)
+    return f"{call} {name} in {place(frames)}" if name else f"{call} in {place(frames)}".lstrip()
+
+
+def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:
+    if call in SLEEPS:
+        return Found(WAITED, "timer", f"{call} that it asked for", False)
+    if FUTEX.match(call):
+        if wait.woken and wait.source == TIMER:
+            return Found(WAITED, "timer", "futex timed out", False)
+        return Found(WAITED, "lock", f"{wait.argument:#x} (futex)", by_thread)
+    if call in CHILD or call in FORKS:
+        return Found(WAITED, "child", "" if call in CHILD else "until exec", by_thread)
+    if call in SIGNALS:
+        return Found(WAITED, "signal", "", by_thread)
+    if call in POLLS or call in EPOLLS:
+        return polled(events, wait, call, by_thread)
+    if call in OF_DESCRIPTORS:
+        return of_descriptor(events, wait, call, by_thread)
+    return None
+
+
+def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
+    if wait.woken and wait.source == TIMER:
+        return Found(WAITED, "timer", f"{call} timed out", False)
+    if by_network(wait):
+        return Found(WAITED, "network", call, sends(events, wait))
+    return Found(WAITED, "events", call, by_thread)
+
+
+def by_network(wait: Wait) -> bool:
+    return wait.woken and wait.source == SOFT and wait.number == NET_RX
+
+
+def sends(events: Events, wait: Wait) -> bool:
+    """Over the loopback device the receiver is woken while the sender is still in its call."""
+    return wait.waker_call >= 0 and events.call(wait.waker_call) in SENDS
+
+
+def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
+    name = object_name(events, wait, call)
+    if wait.woken and wait.source == TIMER:
+        return Found(WAITED, "timer", f"{call} {name} timed out".replace("  ", " "), False)
+    kind = kind_of(name)
+    if kind == "socket" and by_network(wait):
+        return Found(WAITED, "network", f"{call} {name}", sends(events, wait))
+    direction = "to write" if call in WRITES else ""
+    what = f"{name} ({direction or call})" if name else call
+    return Found(WAITED, kind, what, by_thread)
+
+
+def object_name(events: Events, wait: Wait, call: str) -> str:
+    if call not in OF_DESCRIPTORS:
+        return ""
+    name, peer = events.objects.get(wait.object, ("", 0))
+    return f"{name} with {events.name(peer)}" if peer else name
+
+
+def kind_of(name: str) -> str:
+    for start, kind in (("pipe:", "pipe"), ("socket:", "socket"), ("anon_inode:", "event"),
+                        ("/dev/pts", "terminal"), ("/dev/tty", "terminal")):  # fmt: skip
+        if name.startswith(start):
+            return kind
+    return "file"
+
+
+def place(frames: list[str]) -> str:
+    """The function that waits, without those that all waits have."""
+    for frame in frames:
+        if not WAITING.match(frame):
+            return frame if not ARCHITECTURE.match(frame) else frame.split("sys_", 1)[-1]
+    return frames[0] if frames else ""
+
+
+NOT_SEEN = Found(UNKNOWN, "lost", "its wake-up is not in the log", False)
