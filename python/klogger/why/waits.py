@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from klogger.why.bins import UNKNOWN, WAITED
-from klogger.why.events import IO, Events
+from klogger.why.events import Events
 
 # In `BLOCKED.state`.
 STOPPED, TRACED, FROZEN = 0x4, 0x8, 0x8000
@@ -107,7 +107,7 @@ def of_kernel(
         return Found(WAITED, "reclaim", "of memory", False)
     if wait.lock or any(LOCK.match(frame) for frame in frames[:6]):
         return Found(WAITED, "kernel lock", f"in {place(frames)}", by_thread)
-    if wait.why & IO or any(DISK.match(frame) for frame in frames):
+    if any(DISK.match(frame) for frame in frames):
         fault = any(FAULT.match(frame) for frame in frames)
         return Found(WAITED, "page fault from disk" if fault else "disk",
                      place(frames) if fault else disk_place(events, wait, frames, call), False)

@@ -17,12 +17,13 @@ from typing import IO
 from klogger import outputs
 from klogger.cli import Parser, add_common, complain, fitted, guarded
 from klogger.failure import Failure
-from klogger.program import failure_of
+from klogger.program import Said
+from klogger_lab import launched
 from klogger_lab.cli import split
 from klogger_lab.watch.account import Account, Teller
 from klogger_lab.watch.blocked import Blocked
 from klogger_lab.watch.detect import Crash, Deadlock, Detector
-from klogger_lab.watch.stream import Stream, signals_are_the_commands
+from klogger_lab.watch.stream import Stream
 
 FOUND = 3
 # How often threads that wait for each other are looked at, in seconds.
@@ -94,23 +95,19 @@ def watch(args: argparse.Namespace, command: list[str]) -> int:
         log = (args.output or Path(folder) / "watch.klog").absolute()
         stream = Stream(args.schema, log, Path(folder) / "messages")
         stream.start(command)
-        with signals_are_the_commands(stream), stream:
+        with launched.signals_are_the_commands(stream.end), stream:
             found = follow(args, stream, out)
-            code = stream.code()
-        relay(stream)
+            code = launched.exit_code(stream.process)
+        relay(launched.said(stream.messages))
         if found and not args.quiet and args.format == "text":
             kept = f"; the log is {args.output}" if args.output else ""
             say(out, f"klogger watch: {summary(found)}{kept}")
     return FOUND if found else code
 
 
-def relay(stream: Stream) -> None:
+def relay(said: Said) -> None:
     """What the recorder has to say to people, and what it has lost."""
-    said = stream.said()
-    for message in [*said.of("note"), *said.of("error")]:
-        complain(failure_of(message))
-    for line in said.others:
-        complain(line)
+    launched.relay(said)
     for message in said.of("summary"):
         if message.get("lost"):
             complain(

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The events of a command, while it runs: `klogger trace` records it and prints them.
-
-The command is in our process group, which has the terminal; the recorder is in one of its own. So
-the keys of the terminal (Ctrl-C, Ctrl-Z) are for the command, as without klogger. It has our
-standard error, and what else was passed on to us.
-"""
+"""The events of a command, while it runs: `klogger trace` records it and prints them."""
 
 from __future__ import annotations
 
@@ -17,21 +12,16 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 
-from klogger.program import JSON, Said, cannot_run, find_klogger
+from klogger.failure import Failure
+from klogger.program import JSON, find_klogger
+from klogger_lab import launched
 from klogger_lab.watch.detect import Event
 
 SCHEMATA = ("lifecycle", "futex")
 # Those that are looked at; others are not even decoded.
 EVENTS = re.compile(rb'"event":"(STARTED|RAN|ENDED|SIGNALLED|DELIVERED|WAIT|WAITED|WOKE)"')
-# What the command ignores, as the shell has it: Python ignores two of them from its start on, so
-# `klogger` says what was ignored before.
-BY_PYTHON = {int(signal.SIGPIPE), int(signal.SIGXFSZ)}
-SAID = os.environ.pop("KLOGGER_IGNORED", "").split(",")
-IGNORED = {int(n) for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
-IGNORED -= BY_PYTHON
-IGNORED |= {int(number) for number in SAID if number.isdecimal()}
 PART = 1 << 16
 # A line is shorter than this, whatever a damaged ring has in it.
 LINE_MAX = 1 << 20
@@ -55,26 +45,14 @@ class Stream:
 
     def start(self, command: Sequence[str]) -> None:
         self.reader, writer = os.pipe()
-        error = os.dup(2)
-        own = ["--command-group", str(os.getpgrp()), "--command-stderr", str(error)]
-        if IGNORED:
-            own += ["--command-ignores", ",".join(map(str, sorted(IGNORED)))]
-        words = [*self.words, *own, "-o", f"/dev/fd/{writer}", "--", *command]
-        for descriptor in (writer, error):
-            os.set_inheritable(descriptor, True)
+        words = [*self.words, "-o", f"/dev/fd/{writer}"]
         try:
-            with self.messages.open("wb") as said:
-                # The command has what was passed on to us: the recorder passes it on. Our own
-                # descriptors are not inherited.
-                self.process = subprocess.Popen(
-                    words, process_group=0, stderr=said, close_fds=False
-                )
-        except OSError as failed:
+            self.process = launched.start(words, command, self.messages, [writer])
+        except Failure:
             os.close(self.reader)
-            raise cannot_run(words[0], failed) from None
+            raise
         finally:
             os.close(writer)
-            os.close(error)
 
     def __enter__(self) -> Stream:
         return self
@@ -114,21 +92,10 @@ class Stream:
             self.rest = b""
         return [event for line in lines for event in parsed(line)]
 
-    def said(self) -> Said:
-        """The messages of the recorder, when it has ended."""
-        found = Said()
-        found.add(self.messages.read_text(errors="replace").splitlines())
-        return found
-
     def wait(self) -> None:
         """A recorder that answers nobody completes its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(COMPLETES)
-
-    def code(self) -> int:
-        """The command's, after the last event; waits for the recorder to complete its log."""
-        code = self.process.wait()
-        return 128 - code if code < 0 else code
 
 
 def parsed(line: bytes) -> Iterator[Event]:
@@ -138,24 +105,3 @@ def parsed(line: bytes) -> Iterator[Event]:
         found = json.loads(line)
         if isinstance(found, dict):
             yield found
-
-
-@contextlib.contextmanager
-def signals_are_the_commands(stream: Stream) -> Iterator[None]:
-    """Keys of the terminal reach the command without us. SIGTERM and SIGHUP end the command."""
-
-    def ignore(_number: int, _frame: FrameType | None) -> None:
-        pass
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stream.end()
-
-    # Handlers, because a signal that is ignored would be so in the command too.
-    wanted = {signal.SIGINT: ignore, signal.SIGQUIT: ignore, signal.SIGTERM: end}
-    wanted[signal.SIGHUP] = end
-    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

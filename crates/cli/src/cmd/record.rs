@@ -4,6 +4,7 @@
 pub mod calls;
 mod conditions;
 mod course;
+pub mod launch;
 mod objects;
 mod parameters;
 mod segments;
@@ -15,6 +16,7 @@ pub mod what;
 pub mod words;
 
 use self::course::Course;
+use self::launch::Own;
 use self::segments::{Bound, keep, segment};
 use self::snapshots::Snapshots;
 use self::values::mode;
@@ -24,7 +26,6 @@ use crate::failure::Failure;
 use crate::messages;
 use klogger_log::trigger::Action;
 use klogger_log::writer::Compression;
-use klogger_recorder::Launch;
 use klogger_recorder::destination::is_stdout;
 use klogger_recorder::segments::Plan;
 use std::io::ErrorKind;
@@ -103,6 +104,8 @@ pub struct Args {
     quiet: bool,
     #[command(flatten)]
     snapshots: Snapshots,
+    #[command(flatten)]
+    own: Own,
 }
 
 pub fn run(mut args: Args) -> Outcome {
@@ -121,7 +124,7 @@ pub fn run(mut args: Args) -> Outcome {
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         overwrite: args.overwrite,
         segments: plan,
-        launch: Launch::default(),
+        launch: args.own.launch(),
         follower: None,
         snapshots: args.snapshots.options(&output, prepared.name(), takes_snapshots(&args.what))?,
     };

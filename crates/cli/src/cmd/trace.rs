@@ -18,6 +18,7 @@ use self::sink::Sink;
 use self::text::Text;
 use super::Outcome;
 use super::record::calls;
+use super::record::launch::Own;
 use super::record::snapshots::Snapshots;
 use super::record::values::mode;
 use super::record::what::{How, What};
@@ -29,8 +30,8 @@ use crate::text::Harmless;
 use crate::text::ledger_text;
 use klogger_log::writer::Compression;
 use klogger_os::{answers, outputs};
+use klogger_recorder::Message;
 use klogger_recorder::hung::Watched;
-use klogger_recorder::{Launch, Message};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use serde_json::json;
 use std::ffi::OsString;
@@ -85,33 +86,6 @@ pub struct Args {
     snapshots: Snapshots,
     #[command(flatten)]
     own: Own,
-}
-
-/// For `klogger watch`, which is between the shell and us.
-#[derive(clap::Args)]
-struct Own {
-    /// The command's process group
-    #[arg(long, hide = true, value_name = "PGID")]
-    command_group: Option<u32>,
-    /// A descriptor that is the command's standard error
-    #[arg(long, hide = true, value_name = "FD")]
-    command_stderr: Option<i32>,
-    /// Signals that the command ignores
-    #[arg(long, hide = true, value_name = "NUMBER", value_delimiter = ',')]
-    command_ignores: Vec<i32>,
-}
-
-impl Own {
-    fn launch(&self) -> Launch {
-        if let Some(stderr) = self.command_stderr {
-            klogger_os::do_not_pass_on(stderr);
-        }
-        Launch {
-            group: self.command_group,
-            stderr: self.command_stderr,
-            ignored: self.command_ignores.clone(),
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

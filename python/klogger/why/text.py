@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The answer in lines of text, each with its style."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+
+from klogger.numerals import agreed
+from klogger.units import show
+from klogger.why.answer import Answer, Chain, Line, Thread
+from klogger.why.bins import COULD_RUN, GROUPS, RAN, UNKNOWN, WAITED, Bin
+
+Styled = tuple[str, str]
+# Bins of a group, and places where following ends; threads.
+BINS_MOST, ENDS_MOST, THREADS_MOST = 6, 8, 8
+# What is less of the elapsed time is summed up.
+LEAST = 0.0005
+HEAD = f"  {'time':>9}  {'share':>6}  {'times':>7}  {'longest':>9}"
+NAME_WIDTH = 22
+
+
+def lines(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
+    yield from head(answer)
+    yield from tree(answer, columns)
+    if answer.chains:
+        yield from ends(answer, columns)
+        yield from because(answer, log, columns)
+    if len(answer.threads) > 1:
+        yield from threads(answer, columns)
+    for note in answer.notes:
+        yield "", ""
+        yield from wrapped(f" ! {note}", columns, "   ", "yellow")
+
+
+def head(answer: Answer) -> Iterator[Styled]:
+    number = len(answer.chosen)
+    together = f" together of {agreed(f'{number:,} threads')}" if number > 1 else ""
+    yield f"{answer.title}: {show(answer.elapsed, 'ns')} elapsed{together}", "bold"
+
+
+def tree(answer: Answer, columns: int) -> Iterator[Styled]:
+    yield "", ""
+    yield HEAD, "dim"
+    for group in GROUPS:
+        within = merged(line for line in answer.own if line.bin.group == group)
+        total = sum(line.ns for line in within)
+        if total or group == UNKNOWN:
+            yield row(answer, total, "", "", group, columns), "bold"
+        yield from some(answer, within, BINS_MOST, columns, "  ")
+
+
+def merged(given: Iterable[Line]) -> list[Line]:
+    """Of several programs together."""
+    made: dict[Bin, Line] = {}
+    for line in given:
+        one = made.setdefault(line.bin, Line(line.program, line.bin))
+        one.add(line.ns, line.times, line.longest, line.since, line.until, line.pid)
+    return sorted(made.values(), key=lambda line: -line.ns)
+
+
+def some(
+    answer: Answer, given: list[Line], most: int, columns: int, indent: str, named: bool = False
+) -> Iterator[Styled]:
+    """Those with most time, and what is left in one line."""
+    least = answer.elapsed * LEAST
+    shown = [line for line in given[:most] if line.ns >= least]
+    for line in shown:
+        what = f"{line.program}: {phrase(line.bin)}" if named else line.bin.text
+        yield row(answer, line.ns, f"{line.times:,}", show(line.longest, "ns"),
+                  indent + what, columns), ""  # fmt: skip
+    rest = given[len(shown) :]
+    if rest:
+        what = f"{indent}{agreed(f'{len(rest):,} others')}"
+        yield row(answer, sum(line.ns for line in rest), "", "", what, columns), "dim"
+
+
+def row(answer: Answer, ns: int, times: str, longest: str, what: str, columns: int) -> str:
+    share = show(ns / answer.elapsed if answer.elapsed else 0.0, "share")
+    text = f"  {show(ns, 'ns'):>9}  {share:>6}  {times:>7}  {longest:>9}  {what}"
+    return text if len(text) <= columns else text[: columns - 1] + "…"
+
+
+def phrase(one: Bin) -> str:
+    """What a thread did, behind its name."""
+    match one.group:
+        case "ran" if one.kind == "user":
+            return f"ran, {one.what}"
+        case "ran":
+            return f"ran, {one.text}"
+        case "could run":
+            return f"could run, {one.text}"
+        case "waited":
+            return f"waited, {one.text}"
+    return f"unknown, {one.text}"
+
+
+def ends(answer: Answer, columns: int) -> Iterator[Styled]:
+    yield "", ""
+    yield "With what those did that it waited for, in place of the waits", "bold"
+    yield HEAD, "dim"
+    yield from some(answer, answer.followed, ENDS_MOST, columns, "", named=True)
+
+
+def because(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
+    yield "", ""
+    yield "Because", "bold"
+    for number, chain in enumerate(answer.chains, 1):
+        yield from wrapped(f" {number}. {sentence(chain)}", columns, "    ", "")
+        last = chain.steps[-1]
+        if last.until > last.since and log:
+            yield f"    {command(log, last)}", "dim"
+
+
+def sentence(chain: Chain) -> str:
+    """`make waited 812 ms for a child: cc1 waited 790 ms for ...: as ran ...`"""
+    return ", which ".join(step_text(step, at == 0) for at, step in enumerate(chain.steps)) + "."
+
+
+def step_text(step: Line, is_first: bool) -> str:
+    took, one = show(step.ns, "ns"), step.bin
+    who = step.program if is_first else f"({step.program})"
+    match one.group:
+        case "waited":
+            return f"{who} waited {took} for {one.text}"
+        case "ran":
+            return f"{who} ran {took} in {one.text}" if one.kind != "user" else (
+                f"{who} ran {took} in its own code")  # fmt: skip
+        case "could run":
+            return f"{who} could have run for {took}, {one.text}"
+    return f"{who} did for {took} what is not known: {one.what}"
+
+
+def command(log: str, line: Line) -> str:
+    """The longest stretch of time, and a little around it."""
+    since, until = max(line.since - 1000, 0) / 1e9, (line.until + 1000) / 1e9
+    return (f"klogger cat {shlex.quote(log)} --from {since:.6f}s --to {until:.6f}s"
+            f" --where 'pid == {line.pid}'")  # fmt: skip
+
+
+def threads(answer: Answer, columns: int) -> Iterator[Styled]:
+    yield "", ""
+    yield "Threads", "bold"
+    yield (f"  {'elapsed':>9}  {'ran':>6}  {'could':>6}  {'waited':>6}  {'unknown':>7}"
+           f"  {'':{NAME_WIDTH}}  most"), "dim"  # fmt: skip
+    for one in answer.threads[:THREADS_MOST]:
+        yield thread_row(one, columns), ""
+    rest = answer.threads[THREADS_MOST:]
+    if rest:
+        longest = show(max(one.elapsed for one in rest), "ns")
+        yield f"  {agreed(f'{len(rest):,} others')}, of at most {longest}", "dim"
+
+
+def thread_row(one: Thread, columns: int) -> str:
+    shares = [show(one.groups[group] / one.elapsed if one.elapsed else 0.0, "share")
+              for group in (RAN, COULD_RUN, WAITED, UNKNOWN)]  # fmt: skip
+    most = one.most.text if one.most else ""
+    name = f"{one.name}[{one.pid}]"
+    text = (f"  {show(one.elapsed, 'ns'):>9}  {shares[0]:>6}  {shares[1]:>6}  {shares[2]:>6}"
+            f"  {shares[3]:>7}  {name:{NAME_WIDTH}}  {most}")  # fmt: skip
+    return text if len(text) <= columns else text[: columns - 1] + "…"
+
+
+def wrapped(text: str, columns: int, indent: str, style: str) -> Iterator[Styled]:
+    import textwrap
+
+    for line in textwrap.wrap(text, columns, subsequent_indent=indent, break_long_words=False,
+                              break_on_hyphens=False):  # fmt: skip
+        yield line, style
