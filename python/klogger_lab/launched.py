@@ -45,8 +45,9 @@ def start(
             # The command has what was passed on to us: the recorder passes it on. Our own
             # descriptors are not inherited.
             return subprocess.Popen(
-                [*words, *own, "--", *command], process_group=0, stderr=said, close_fds=False
-            )
+                [*words, *own, *(["--", *command] if command else [])],
+                process_group=0, stderr=said, close_fds=False,
+            )  # fmt: skip
     except OSError as failed:
         raise cannot_run(words[0], failed) from None
     finally:
@@ -75,8 +76,10 @@ def relay(found: Said) -> None:
 
 
 @contextlib.contextmanager
-def signals_are_the_commands(end: Callable[[], None]) -> Iterator[None]:
-    """Keys of the terminal reach the command without us. SIGTERM and SIGHUP end the command."""
+def signals_are_the_commands(end: Callable[[], None], *, is_any: bool = True) -> Iterator[None]:
+    """Keys of the terminal reach the command without us. SIGTERM and SIGHUP end the command; if
+    there is none (`is_any`), the keys end the recording.
+    """
 
     def ignore(_number: int, _frame: FrameType | None) -> None:
         pass
@@ -85,8 +88,8 @@ def signals_are_the_commands(end: Callable[[], None]) -> Iterator[None]:
         end()
 
     # Handlers, because a signal that is ignored would be so in the command too.
-    wanted = {signal.SIGINT: ignore, signal.SIGQUIT: ignore, signal.SIGTERM: ends}
-    wanted[signal.SIGHUP] = ends
+    key = ignore if is_any else ends
+    wanted = {signal.SIGINT: key, signal.SIGQUIT: key, signal.SIGTERM: ends, signal.SIGHUP: ends}
     before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
     try:
         yield

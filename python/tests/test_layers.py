@@ -71,7 +71,7 @@ LAYERS = [
     {"drawing", "ends", "pictures", "vega", "png"},
     {"document", "sections", "html", "figure", "tables", "terminal", "waterfall_text"},
     {"screen"},
-    {"answers", "compare", "dataset", "executors"},
+    {"answers", "compare", "dataset", "executors", "why"},
     {"cli"},
 ]
 # A log answers a notebook with reports, which stand on logs: imported when they are asked for.
@@ -82,7 +82,7 @@ UPWARDS = {
     ("answers", "cli"),
 }
 # The same of `klogger_lab`. Those in the middle know nothing of each other.
-COMMON = {"recorder", "tracefs", "machine", "build", "signals", "disk", "fiemap"}
+COMMON = {"launched", "recorder", "tracefs", "machine", "build", "signals", "disk", "fiemap"}
 EXPERIMENTS = {"bench", "cluster", "collect", "guest", "stopwatch", "study", "top", "watch"}
 # A method of all named tuples; what Spark gives to Python in no other way; and how a process ends
 # at once, with or without its exit handlers, as Python's multiprocessing has it.

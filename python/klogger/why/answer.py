@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from klogger import losses
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.why import events as reading
@@ -22,20 +23,22 @@ CHAINS = 3
 RECORD = "klogger why -- COMMAND"
 # The bins of the amounts that have no place in time.
 AMOUNT_BINS = (
-    (RAN, "interrupts", "and soft interrupts"),
-    (RAN, "stolen", "by the hypervisor"),
-    (RAN, "klogger", "its own cost, as measured before the recording"),
+    (RAN, "interrupts and soft interrupts", ""),
+    (RAN, "stolen by the hypervisor", ""),
+    (RAN, "klogger's own cost", "as measured before"),
 )
 
 
 @dataclass
 class Choice:
-    """Whose time: of the command that was recorded, or of threads by number or name; and from when
-    to when, in ns since the log began. None: as far as the log goes.
+    """Whose time: of the command that was recorded, or of threads by their number, their name or
+    the number of their process; and from when to when, in ns since the log began. None: as far as
+    the log goes.
     """
 
     threads: Sequence[int] = ()
     programs: Sequence[str] = ()
+    processes: Sequence[int] = ()
     since: int | None = None
     until: int | None = None
 
@@ -59,6 +62,12 @@ class Line:
         if longest > self.longest:
             self.longest, self.since, self.until, self.pid = longest, since, until, pid
 
+    def as_json(self) -> dict[str, Any]:
+        longest = {"ns": self.longest, "from_ns": self.since, "to_ns": self.until,
+                   "thread": self.pid}  # fmt: skip
+        return {"program": self.program, **self.bin._asdict(), "ns": self.ns, "times": self.times,
+                "longest": longest}  # fmt: skip
+
 
 @dataclass
 class Chain:
@@ -80,6 +89,10 @@ class Thread:
     most: Bin | None
     most_ns: int
 
+    def as_json(self) -> dict[str, Any]:
+        return {"thread": self.pid, "name": self.name, "elapsed_ns": self.elapsed, **self.groups,
+                "most": self.most._asdict() if self.most else None, "most_ns": self.most_ns}  # fmt: skip
+
 
 @dataclass
 class Answer:
@@ -95,7 +108,15 @@ class Answer:
     chains: list[Chain] = field(default_factory=list)
     threads: list[Thread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    begin: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "title": self.title, "elapsed_ns": self.elapsed, "threads_chosen": self.chosen,
+            "bins": [line.as_json() for line in self.own],
+            "followed": [line.as_json() for line in self.followed],
+            "because": [[step.as_json() for step in chain.steps] for chain in self.chains],
+            "threads": [one.as_json() for one in self.threads], "notes": self.notes,
+        }  # fmt: skip
 
 
 def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _: None) -> Answer:
@@ -113,9 +134,7 @@ def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _:
 
 def notes(log: Log) -> list[str]:
     """What the ledger has to say of an answer that is made from all events of the schema."""
-    from klogger.losses import explain
-
-    return explain(log)
+    return losses.warnings(log, reading.COLUMNS)
 
 
 def command_of(log: Log) -> int | None:
@@ -170,12 +189,16 @@ def chosen(
     np.minimum.at(begins, found.thread[here], found.since[here])
     np.maximum.at(ends, found.thread[here], found.until[here])
     names = np.array([events.name(int(p)) for p in threads.pid])
-    if choice.threads or choice.programs:
-        rows = np.isin(threads.pid, list(choice.threads)) | np.isin(names, list(choice.programs))
-        title = ", ".join([*map(str, choice.threads), *choice.programs])
+    if choice.threads or choice.programs or choice.processes:
+        groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
+        rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
+        rows |= np.isin(names, list(choice.programs))
+        title = ", ".join(map(str, [*choice.threads, *choice.programs, *choice.processes]))
         if not rows.any():
-            raise Failure(f"no thread of the log is called '{title}'",
-                          help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]))
+            raise Failure(
+                f"no thread of the log is called '{title}'",
+                help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]),
+            )
     elif command is not None and (threads.pid == command).any():
         rows = np.zeros(len(threads.pid), bool)
         rows[np.flatnonzero(threads.pid == command)[0]] = True
@@ -192,8 +215,10 @@ def chosen(
     until = np.minimum(ends[lives], choice.until if choice.until is not None else events.end)
     kept = until > since
     if not kept.any():
-        raise Failure("the threads that are asked for were not there at that time",
-                      help="'klogger info FILE' says when the log begins and ends")
+        raise Failure(
+            "the threads that are asked for were not there at that time",
+            help="'klogger info FILE' says when the log begins and ends",
+        )
     return lives[kept], since[kept], until[kept], str(title)
 
 
@@ -274,8 +299,11 @@ def table(found: spans.Spans, whole: parts.Parts, bins: Bins, events: Events) ->
     """All threads, those with most time first."""
     pids = found.threads.pid
     width = len(bins.all)
-    cells = np.bincount(whole.thread * width + whole.bin, whole.ns,
-                        minlength=len(pids) * width).reshape(len(pids), width).astype("i8")
+    cells = (
+        np.bincount(whole.thread * width + whole.bin, whole.ns, minlength=len(pids) * width)
+        .reshape(len(pids), width)
+        .astype("i8")
+    )
     group = np.array([GROUPS.index(one.group) for one in bins.all])
     made = []
     for at, pid in enumerate(pids.tolist()):

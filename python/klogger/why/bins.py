@@ -18,7 +18,9 @@ class Bin(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.kind} {self.what}".rstrip()
+        if not self.what:
+            return self.kind
+        return f"{self.kind} {self.what}" if self.group == COULD_RUN else f"{self.kind}: {self.what}"
 
 
 class Bins:

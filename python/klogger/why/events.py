@@ -94,8 +94,9 @@ def read(log: Log) -> Events:
         "SELECT coalesce(cpu, -1), from_ns, to_ns FROM klogger.gap"
         " WHERE key NOT IN ('probe_missed', 'sample_missed')"
     )
-    own = sorted(log.rows("SELECT value::BIGINT, text FROM klogger.decoding"
-                          " WHERE decoding = 'syscall'"))
+    own = sorted(
+        log.rows("SELECT value::BIGINT, text FROM klogger.decoding WHERE decoding = 'syscall'")
+    )
     return Events(
         begin=begin,
         end=end,
@@ -113,8 +114,10 @@ def read(log: Log) -> Events:
 def objects(log: Log) -> dict[int, tuple[str, int]]:
     if "OBJECT" not in log.events:
         return {}
-    return {key: (name or "", peer) for key, name, peer in
-            log.rows("SELECT object, name, peer FROM OBJECT")}
+    return {
+        key: (name or "", peer)
+        for key, name, peer in log.rows("SELECT object, name, peer FROM OBJECT")
+    }
 
 
 def fetch(log: Log, table: str) -> Array:

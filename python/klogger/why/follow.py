@@ -72,8 +72,10 @@ class Overlaps:
         self.width = int(parts.until.max(initial=0)) + 2
         threads = int(parts.thread.max(initial=0)) + 1
         if self.width * (threads + 1) >= 2**63:
-            raise Failure("the recording is too long for so many threads",
-                          help="cut it with 'klogger cat --from TIME --to TIME -o SHORT.klog'")
+            raise Failure(
+                "the recording is too long for so many threads",
+                help="cut it with 'klogger cat --from TIME --to TIME -o SHORT.klog'",
+            )
         self.key = parts.thread * self.width + parts.since
         self.end = parts.thread * self.width + parts.until
 
@@ -119,9 +121,7 @@ def follow(
     return Followed(nodes, *columns, cut)
 
 
-def numbering(
-    nodes: list[Node], known: dict[Node, int]
-) -> Callable[[Array, Array, Array], Array]:
+def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Array, Array], Array]:
     def number(above: Array, program: Array, bin_: Array) -> Array:
         unique, which = np.unique(np.stack([above, program, bin_], axis=1), axis=0,
                                   return_inverse=True)  # fmt: skip

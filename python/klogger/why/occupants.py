@@ -61,8 +61,11 @@ def during(found: Occupants, cpu: Array, since: Array, until: Array) -> tuple[Ar
     span = np.repeat(np.arange(len(cpu)), count + 1)
     step = np.arange(len(span)) - np.repeat(np.cumsum(count + 1) - count - 1, count + 1)
     change = low[span] + step - 1
-    begin = np.where(step == 0, since[span], found.time[np.minimum(change, len(found.time) - 1)]
-                     if len(found.time) else 0)
+    begin = np.where(
+        step == 0,
+        since[span],
+        found.time[np.minimum(change, len(found.time) - 1)] if len(found.time) else 0,
+    )
     last = step == count[span]
     end = np.where(last, until[span], np.r_[begin[1:], 0])
     who = owners(found, cpu[span], change, step, begin)

@@ -63,14 +63,15 @@ def find(events: Events, found: Spans, bins: Bins) -> Parts:
 
 
 def of_ran(events: Events, found: Spans, bins: Bins) -> Array:
-    own = bins.number(RAN, "user", "the program's own code")
+    own = bins.number(RAN, "user code")
     minor = bins.number(RAN, "page fault", "minor")
     major = bins.number(RAN, "page fault", "major")
-    ends = bins.number(RAN, "system", "exit")
+    ends = bins.number(RAN, "system call", "exit")
     unsure = bins.number(UNKNOWN, "lost", "it ran; the end of its system call is missing")
     numbers = np.unique(found.number)
-    by_call = {int(n): bins.number(RAN, "system", events.call(int(n)))
-               for n in numbers[numbers >= 0]}
+    by_call = {
+        int(n): bins.number(RAN, "system call", events.call(int(n))) for n in numbers[numbers >= 0]
+    }
     by_call |= {EXITS: ends, -1: own}
     table = np.array([by_call[int(n)] for n in numbers], dtype="i8")
     chosen = table[np.searchsorted(numbers, found.number)] if len(numbers) else found.number
@@ -107,8 +108,10 @@ def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:
 
 def as_ints(keys: Array) -> list[list[int]]:
     """Numbers of 64 bits were kept as signed ones."""
-    return [[value % 2**64 if at in (5, 6) else value for at, value in enumerate(key)]
-            for key in keys.tolist()]
+    return [
+        [value % 2**64 if at in (5, 6) else value for at, value in enumerate(key)]
+        for key in keys.tolist()
+    ]
 
 
 def keys_of(events: Events, found: Spans, rows: Array) -> tuple[Array, Array]:
@@ -122,8 +125,11 @@ def keys_of(events: Events, found: Spans, rows: Array) -> tuple[Array, Array]:
 
     def begun(name: str) -> Array:
         own = blocked[name][b].astype("i8") if len(blocked) else np.zeros(len(rows), "i8")
-        other = (asleep[name][a].astype("i8") if len(asleep) and name in (asleep.dtype.names or ())
-                 else np.zeros(len(rows), "i8"))
+        other = (
+            asleep[name][a].astype("i8")
+            if len(asleep) and name in (asleep.dtype.names or ())
+            else np.zeros(len(rows), "i8")
+        )
         return np.where(is_asleep, other, own)
 
     def ended(name: str, without: int) -> Array:
@@ -220,6 +226,7 @@ def logging(events: Events, found: Spans) -> Array:
     """What the probes took that hit in a span: half of it before their point, half behind it; of a
     switch, what its probe does behind the switch.
     """
+
     def cost(name: str) -> float:
         return events.costs.get(name, 0.0)
 

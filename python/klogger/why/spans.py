@@ -120,9 +120,7 @@ class Spans:
         return self.until - self.since
 
 
-POINT = np.dtype(
-    [("thread", "i8"), ("time", "i8"), ("kind", "i1"), ("ref", "i8"), ("cpu", "i4")]
-)
+POINT = np.dtype([("thread", "i8"), ("time", "i8"), ("kind", "i1"), ("ref", "i8"), ("cpu", "i4")])
 
 
 def find(events: Events) -> Spans:
@@ -134,8 +132,10 @@ def find(events: Events) -> Spans:
 def lives(events: Events) -> Threads:
     """All threads that have any event of their own."""
     born = events.tables["PROCESS_FORK"]
-    seen = [events.tables[name] for name in ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED",
-                                             "FAULTED", "SLEPT_BEFORE")]
+    seen = [
+        events.tables[name]
+        for name in ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "FAULTED", "SLEPT_BEFORE")
+    ]
     pids = np.unique(np.concatenate([table["pid"] for table in seen] + [born["pid"]]))
     # Who has an event before it is made, or is not made at all, was there before.
     first = {int(pid): events.end for pid in pids}
@@ -145,13 +145,18 @@ def lives(events: Events) -> Threads:
             first[int(pid)] = min(first[int(pid)], int(time))
     made, at = np.unique(born["pid"], return_index=True)
     begun = dict(zip(made.tolist(), born["time"][at].tolist(), strict=True))
-    rows = [(pid, events.begin, False) for pid, time in first.items()
-            if pid not in begun or time < begun[pid]]
-    rows += [(int(pid), int(time), True) for pid, time in zip(born["pid"], born["time"],
-                                                              strict=True)]
+    rows = [
+        (pid, events.begin, False)
+        for pid, time in first.items()
+        if pid not in begun or time < begun[pid]
+    ]
+    rows += [
+        (int(pid), int(time), True) for pid, time in zip(born["pid"], born["time"], strict=True)
+    ]
     rows.sort()
-    return Threads(*(np.array([row[i] for row in rows], dtype=t)
-                     for i, t in enumerate(("i8", "i8", "?"))))
+    return Threads(
+        *(np.array([row[i] for row in rows], dtype=t) for i, t in enumerate(("i8", "i8", "?")))
+    )
 
 
 def points_of(threads: Threads, table: Array, times: Array, kind: int, chosen: Array) -> Array:
@@ -248,8 +253,13 @@ def within(events: Events, threads: Threads) -> list[Array]:
     begun["time"] = np.maximum(begun["time"], threads.first[begun["thread"]])
     still = points_of(threads, open_, open_["time"] - open_["so_far"], Point.CALL, everywhere[2])
     still["ref"] += len(called)
-    ends = points_of(threads, tables["PROCESS_EXIT"], tables["PROCESS_EXIT"]["time"], Point.ENDS,
-                     tables["PROCESS_EXIT"]["time"] >= 0)
+    ends = points_of(
+        threads,
+        tables["PROCESS_EXIT"],
+        tables["PROCESS_EXIT"]["time"],
+        Point.ENDS,
+        tables["PROCESS_EXIT"]["time"] >= 0,
+    )
     return [
         begun,
         points_of(threads, called, called["time"], Point.CALL_END, everywhere[0]),
@@ -269,7 +279,9 @@ def cut(events: Events, threads: Threads, points: Array) -> Spans:
     here = np.arange(len(points))
     begins = np.r_[True, thread[1:] != thread[:-1]] if len(points) else np.zeros(0, dtype=bool)
     first = np.maximum.accumulate(np.where(begins, here, 0)) if len(points) else here
-    until = np.r_[np.where(thread[1:] == thread[:-1], time[1:], events.end), events.end][: len(here)]
+    until = np.r_[np.where(thread[1:] == thread[:-1], time[1:], events.end), events.end][
+        : len(here)
+    ]
     scheduled = SCHEDULING[kind]
     at = np.maximum.accumulate(np.where(scheduled, here, 0)) if len(points) else here
     state = np.where(at >= first, STATES[kind[at]], State.UNKNOWN)

@@ -42,9 +42,11 @@ def head(answer: Answer) -> Iterator[Styled]:
 def tree(answer: Answer, columns: int) -> Iterator[Styled]:
     yield "", ""
     yield HEAD, "dim"
-    for group in GROUPS:
-        within = merged(line for line in answer.own if line.bin.group == group)
-        total = sum(line.ns for line in within)
+    groups = {group: merged(line for line in answer.own if line.bin.group == group)
+              for group in GROUPS}  # fmt: skip
+    sums = {group: sum(line.ns for line in found) for group, found in groups.items()}
+    for group in sorted(GROUPS, key=lambda group: (group == UNKNOWN, -sums[group])):
+        within, total = groups[group], sums[group]
         if total or group == UNKNOWN:
             yield row(answer, total, "", "", group, columns), "bold"
         yield from some(answer, within, BINS_MOST, columns, "  ")
@@ -83,16 +85,7 @@ def row(answer: Answer, ns: int, times: str, longest: str, what: str, columns: i
 
 def phrase(one: Bin) -> str:
     """What a thread did, behind its name."""
-    match one.group:
-        case "ran" if one.kind == "user":
-            return f"ran, {one.what}"
-        case "ran":
-            return f"ran, {one.text}"
-        case "could run":
-            return f"could run, {one.text}"
-        case "waited":
-            return f"waited, {one.text}"
-    return f"unknown, {one.text}"
+    return f"{one.group}, {one.text}"
 
 
 def ends(answer: Answer, columns: int) -> Iterator[Styled]:
@@ -113,22 +106,20 @@ def because(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
 
 
 def sentence(chain: Chain) -> str:
-    """`make waited 812 ms for a child: cc1 waited 790 ms for ...: as ran ...`"""
-    return ", which ".join(step_text(step, at == 0) for at, step in enumerate(chain.steps)) + "."
+    """`make waited 812 ms for child. Of these, cc1 waited 790 ms for lock: ...`"""
+    return ". Of these, ".join(map(step_text, chain.steps)) + "."
 
 
-def step_text(step: Line, is_first: bool) -> str:
-    took, one = show(step.ns, "ns"), step.bin
-    who = step.program if is_first else f"({step.program})"
-    match one.group:
+def step_text(step: Line) -> str:
+    took = show(step.ns, "ns")
+    match step.bin.group:
         case "waited":
-            return f"{who} waited {took} for {one.text}"
+            return f"{step.program} waited {took} for {step.bin.text}"
         case "ran":
-            return f"{who} ran {took} in {one.text}" if one.kind != "user" else (
-                f"{who} ran {took} in its own code")  # fmt: skip
+            return f"{step.program} ran {took}, {step.bin.text}"
         case "could run":
-            return f"{who} could have run for {took}, {one.text}"
-    return f"{who} did for {took} what is not known: {one.what}"
+            return f"{step.program} could have run for {took}, {step.bin.text}"
+    return f"of {took} of {step.program} nothing is known, {step.bin.text}"
 
 
 def command(log: str, line: Line) -> str:

@@ -93,8 +93,9 @@ def judge(events: Events, wait: Wait) -> Found:
 
 def stopped(wait: Wait, by_thread: bool) -> Found | None:
     if wait.state & (STOPPED | TRACED):
-        return Found(WAITED, "stopped", "by a debugger" if wait.state & TRACED else "by a signal",
-                     by_thread)
+        return Found(
+            WAITED, "stopped", "by a debugger" if wait.state & TRACED else "by a signal", by_thread
+        )
     if wait.state & FROZEN:
         return Found(WAITED, "frozen", "with its control group", False)
     return None
@@ -109,8 +110,12 @@ def of_kernel(
         return Found(WAITED, "kernel lock", f"in {place(frames)}", by_thread)
     if any(DISK.match(frame) for frame in frames):
         fault = any(FAULT.match(frame) for frame in frames)
-        return Found(WAITED, "page fault from disk" if fault else "disk",
-                     place(frames) if fault else disk_place(events, wait, frames, call), False)
+        return Found(
+            WAITED,
+            "page fault from disk" if fault else "disk",
+            place(frames) if fault else disk_place(events, wait, frames, call),
+            False,
+        )
     return None
 
 
@@ -127,7 +132,7 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
             return Found(WAITED, "timer", "futex timed out", False)
         return Found(WAITED, "lock", f"{wait.argument:#x} (futex)", by_thread)
     if call in CHILD or call in FORKS:
-        return Found(WAITED, "child", "" if call in CHILD else "until exec", by_thread)
+        return Found(WAITED, "child", "" if call in CHILD else "to execute a program", by_thread)
     if call in SIGNALS:
         return Found(WAITED, "signal", "", by_thread)
     if call in POLLS or call in EPOLLS:
