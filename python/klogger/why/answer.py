@@ -189,6 +189,11 @@ def chosen(
     np.minimum.at(begins, found.thread[here], found.since[here])
     np.maximum.at(ends, found.thread[here], found.until[here])
     names = np.array([events.name(int(p)) for p in threads.pid])
+    # The command begins when its program does.
+    first = events.tables["PROCESS_EXEC"]["time"][events.tables["PROCESS_EXEC"]["pid"] == command]
+    starts = np.flatnonzero(threads.pid == command)[:1] if command is not None else []
+    if len(first) and len(starts):
+        begins[starts] = np.maximum(begins[starts], first[0])
     if choice.threads or choice.programs or choice.processes:
         groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
         rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
@@ -199,14 +204,10 @@ def chosen(
                 f"no thread of the log is called '{title}'",
                 help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]),
             )
-    elif command is not None and (threads.pid == command).any():
+    elif len(starts):
         rows = np.zeros(len(threads.pid), bool)
-        rows[np.flatnonzero(threads.pid == command)[0]] = True
+        rows[starts] = True
         title = names[rows][0]
-        executed = events.tables["PROCESS_EXEC"]
-        first = executed["time"][executed["pid"] == command]
-        if len(first):
-            begins[rows] = np.maximum(begins[rows], first[0])
     else:
         rows = np.ones(len(threads.pid), bool)
         title = "all threads"

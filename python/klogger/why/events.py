@@ -39,7 +39,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "PROCESS_EXIT": {"pid": "i4"},
 }  # fmt: skip
 # In `BLOCKED.why` and `PREEMPTED.why`.
-THROTTLED, IN_FAULT = 1, 2
+THROTTLED, IN_FAULT, IN_CALL = 1, 2, 4
 # In `BLOCKED.state`: it has ended.
 ENDED = 0x80
 

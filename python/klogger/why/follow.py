@@ -128,6 +128,11 @@ def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Arr
         made = []
         for key in unique.tolist():
             node = Node(*key)
+            above = nodes[node.above]
+            # Threads of one program in a queue are one step, however many they are.
+            if (above.program, above.bin) == (node.program, node.bin):
+                made.append(node.above)
+                continue
             if node not in known:
                 known[node] = len(nodes)
                 nodes.append(node)

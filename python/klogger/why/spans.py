@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from klogger.why.events import ENDED, IN_FAULT, Array, Events
+from klogger.why.events import ENDED, IN_CALL, IN_FAULT, Array, Events
 
 
 class Point(IntEnum):
@@ -354,7 +354,7 @@ def unsure_of(events: Events, points: Array, first: Array, number: Array, fault:
     for one, name in ((Point.BLOCKED, "BLOCKED"), (Point.PREEMPTED, "PREEMPTED")):
         rows = kind == one
         table = events.tables[name][ref[rows]]
-        says_call[rows] = table["call"] >= 0
+        says_call[rows] = table["why"] & IN_CALL != 0
         says_fault[rows] = table["why"] & IN_FAULT != 0
     before = np.maximum(here - 1, 0)
     out = (number[before] == NOT_IN_CALL) & says_call | (fault[before] == 0) & says_fault

@@ -49,6 +49,8 @@ OF_DESCRIPTORS = frozenset((
 WRITES = frozenset(("write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg",
                     "sendmmsg", "splice", "vmsplice", "tee"))  # fmt: skip
 
+# At its end a thread wakes those that join it.
+ENDS = ("exit", "exit_group")
 SENDS = WRITES | {"connect", "shutdown", "close", "sendfile"}
 
 
@@ -130,6 +132,8 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
     if FUTEX.match(call):
         if wait.woken and wait.source == TIMER:
             return Found(WAITED, "timer", "futex timed out", False)
+        if wait.woken and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
+            return Found(WAITED, "thread", "to end", by_thread)
         return Found(WAITED, "lock", f"{wait.argument:#x} (futex)", by_thread)
     if call in CHILD or call in FORKS:
         return Found(WAITED, "child", "" if call in CHILD else "to execute a program", by_thread)
