@@ -175,7 +175,11 @@ def make(expectation: Expectation, out: Path) -> Path:
             row |= row_of(fields[event], given, f"{expectation.path}: {event}")
             rows.setdefault(event, []).append(list(row.values()))
     for event, found in rows.items():
-        smalllog.insert(con, event, found)
+        try:
+            smalllog.insert(con, event, found)
+        except duckdb.ConversionException as error:
+            said = str(error).partition("\n")[0].removeprefix("Conversion Error: ")
+            raise ValueError(f"{event}: {said}") from None
     smalllog.name_places(con, made.places)
     if made.stacks:
         write_stacks(con, out, made.stacks)

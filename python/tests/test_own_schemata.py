@@ -162,6 +162,15 @@ def test_an_expectation_with_an_event_that_the_schema_has_not(tmp_path: Path) ->
     ]
 
 
+def test_an_expectation_with_a_text_for_a_number(tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "expect"
+    folder.mkdir(parents=True)
+    (folder / "sums.expect").write_text("analysis: sums\nlog:\n  1us 0 WORK pid=me\nwarning:\n")
+    assert checked(tmp_path, HEAD + TABLE) == [
+        f"{folder}/sums.expect: WORK: Could not convert string 'me' to INT32"
+    ]
+
+
 def a_log(folder: Path, file: Path) -> Path:
     con = duckdb.connect()
     smalllog.create_tables(con, smalllog.events_of(str(file)))

@@ -15,7 +15,8 @@ use std::process::{Command, Output, Stdio};
 const LIST: &str = include_str!("../../../python/pyproject.toml");
 
 /// From nothing to an answer; tests/first_hour runs them.
-const FIRST: &str = "  klogger list                                     what can be recorded
+const FIRST: &str = "  klogger why -- ./program                         where its time went, and why
+  klogger list                                     what can be recorded
   klogger record -s scheduler -- ./program         who ran where while it did
   klogger report scheduler.klog                    what kept it from its CPU
   klogger report scheduler.klog --html slow.html   the same with pictures";
@@ -47,7 +48,7 @@ pub fn help() -> String {
     format!(
         "Analyses (programs klogger-NAME on the PATH):\n{analyses}\n\n\
          Elsewhere (also programs):\n{elsewhere}\n\n\
-         Why is a program slow? Four commands (recording needs root):\n{FIRST}"
+         Why is a program slow? Five commands (recording needs root):\n{FIRST}"
     )
 }
 

@@ -20,7 +20,9 @@ class Bin(NamedTuple):
     def text(self) -> str:
         if not self.what:
             return self.kind
-        return f"{self.kind} {self.what}" if self.group == COULD_RUN else f"{self.kind}: {self.what}"
+        return (
+            f"{self.kind} {self.what}" if self.group == COULD_RUN else f"{self.kind}: {self.what}"
+        )
 
 
 class Bins:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger why` finds planted causes, and its bins are what the programs and the kernel say."""
+
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracles import Log
+
+HERE = Path(__file__).parent
+# Primes, so that nothing else comes to the same number by chance.
+CALLS, PAGES, TIMES, HELD = 10007, 2003, 53, 13
+CODE = 7
+# The number of the call, by the machine.
+GETPPID = {"x86_64": 110}.get(platform.machine(), 173)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    out = tmp_path_factory.mktemp("why") / "why"
+    subprocess.run(["cc", "-O1", "-pthread", HERE / "why.c", "-o", out], check=True)
+    return out
+
+
+@dataclass
+class Why:
+    """Runs `klogger why` with these words; gives its answer and what the command printed."""
+
+    recorder: Any
+
+    @property
+    def file(self) -> Path:
+        return self.recorder.dir / "why.klog"
+
+    def __call__(self, *words, code=CODE):
+        report = self.recorder.dir / "why.json"
+        report.unlink(missing_ok=True)
+        made = [sys.executable, "-m", "klogger_lab.cli.why", "--format", "json", "--report", report]
+        own = ["-o", self.file] if "--" in words else []
+        done = subprocess.run(
+            [str(word) for word in [*made, *own, *words]], capture_output=True, text=True,
+            check=False, env={**os.environ, "KLOGGER": str(self.recorder.klogger)},
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return json.loads(report.read_text()), done.stdout
+
+    def log(self):
+        return Log(self.recorder.klogger, self.file)
+
+
+@pytest.fixture
+def why(recorder):
+    return Why(recorder)
+
+
+def sums_are_right(answer):
+    for bins in (answer["bins"], answer["followed"]):
+        assert sum(one["ns"] for one in bins) == answer["elapsed_ns"]
+        assert all(one["ns"] >= 0 for one in bins)
+
+
+def bins(answer, group, kind=None):
+    return [one for one in answer["bins"] if one["group"] == group and kind in (None, one["kind"])]
+
+
+def test_calls_and_page_faults_are_counted(why, program):
+    answer, out = why("--", program, "calls", CALLS, PAGES)
+    sums_are_right(answer)
+    log, memory, own = why.log(), json.loads(out)["memory"], answer["threads_chosen"][0]
+    assert log.count("CALLED", f"pid = {own} AND call = {GETPPID}") == CALLS
+    inside = f"address BETWEEN {memory} AND {memory + PAGES * 4096 - 1}"
+    faults = log.count("FAULTED", f"pid = {own} AND {inside}")
+    missed = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'sample_missed'")
+    assert faults <= PAGES <= faults + missed
+    calls = {one["what"]: one for one in bins(answer, "ran", "system call")}
+    assert calls["getppid"]["times"] >= CALLS
+    assert not [one for one in answer["bins"] if one["kind"] == "lost"]
+
+
+def test_a_lock_is_followed_to_who_sleeps(why, program):
+    """The waiter waits for a lock, whose holder waits for a pipe, whose reader sleeps."""
+    why("--", program, "lock", HELD)
+    answer, _ = why(why.file, "--program", "waiter", code=0)
+    sums_are_right(answer)
+    found = [(step["program"], step["kind"]) for step in answer["because"][0]]
+    assert found == [("waiter", "lock"), ("holder", "pipe"), ("reader", "timer")]
+
+
+def test_time_outs(why, program):
+    answer, _ = why("--", program, "poll", TIMES)
+    sums_are_right(answer)
+    (timer,) = bins(answer, "waited", "timer")
+    assert (timer["what"], timer["times"]) == ("poll timed out", TIMES)
+    first = max(answer["bins"], key=lambda one: one["ns"])
+    assert first == timer
+
+
+def test_time_on_a_cpu_is_what_the_kernel_charges(why, program):
+    answer, out = why("--", program, "spin", 100)
+    sums_are_right(answer)
+    charged = json.loads(out)["ran"]
+    ran = sum(one["ns"] for one in bins(answer, "ran"))
+    stolen = sum(one["ns"] for one in bins(answer, "ran", "stolen by the hypervisor"))
+    # The kernel begins to count before exec; its account has no time of interrupts on some kernels.
+    assert 0.8 * charged < ran and ran - stolen < 1.5 * charged
+
+
+@contextlib.contextmanager
+def quota():
+    """The file that takes processes which may have a fifth of a CPU."""
+    for folder, files in (
+        ("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "50000", "cpu.cfs_quota_us": "10000"}),
+        ("/sys/fs/cgroup", {"cpu.max": "10000 50000"}),
+    ):
+        group = Path(folder) / f"klogger-why-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            try:
+                for name, value in files.items():
+                    (group / name).write_text(value)
+                yield group / "cgroup.procs"
+                return
+            finally:
+                group.rmdir()
+    pytest.skip("no control group with a quota of CPU time can be made")
+
+
+def test_a_quota(why, program):
+    with quota() as procs:
+        answer, _ = why("--", "sh", "-c", f"echo $$ > {procs}; exec {program} spin 60")
+    sums_are_right(answer)
+    first = max(answer["bins"], key=lambda one: one["ns"])
+    assert (first["group"], first["kind"]) == ("could run", "throttled")
