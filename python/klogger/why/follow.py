@@ -123,11 +123,13 @@ def follow(
 
 def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Array, Array], Array]:
     def number(above: Array, program: Array, bin_: Array) -> Array:
-        unique, which = np.unique(np.stack([above, program, bin_], axis=1), axis=0,
-                                  return_inverse=True)  # fmt: skip
+        programs, width = int(program.max(initial=0)) + 1, int(bin_.max(initial=0)) + 1
+        keys = (above * programs + program) * width + bin_
+        unique, which = np.unique(keys, return_inverse=True)
         made = []
         for key in unique.tolist():
-            node = Node(*key)
+            rest, bin_number = divmod(key, width)
+            node = Node(*divmod(rest, programs), bin_number)
             above = nodes[node.above]
             # Threads of one program in a queue are one step, however many they are.
             if (above.program, above.bin) == (node.program, node.bin):
@@ -137,7 +139,7 @@ def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Arr
                 known[node] = len(nodes)
                 nodes.append(node)
             made.append(known[node])
-        return np.array(made, dtype="i8")[which.reshape(-1)]
+        return np.array(made, dtype="i8")[which]
 
     return number
 

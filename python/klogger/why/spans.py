@@ -79,13 +79,13 @@ class Threads:
         """The lives that have these numbers at these times; -1: none is known."""
         if not len(self.pid):
             return np.full(len(pids), -1)
-        low = np.searchsorted(self.pid, pids, side="left")
-        high = np.searchsorted(self.pid, pids, side="right")
-        found = np.full(len(pids), -1)
-        for at in np.flatnonzero(high > low):
-            life = low[at] + np.searchsorted(self.first[low[at] : high[at]], times[at], "right") - 1
-            found[at] = life if life >= low[at] else -1
-        return found
+        numbers, which = np.unique(self.pid, return_inverse=True)
+        width = int(max(self.first.max(), times.max(initial=0))) + 1
+        asked = np.minimum(np.searchsorted(numbers, pids), len(numbers) - 1)
+        keys = asked * width + np.maximum(times, 0)
+        found = np.searchsorted(which * width + self.first, keys, side="right") - 1
+        known = (numbers[asked] == pids) & (found >= 0) & (which[found] == asked)
+        return np.where(known, found, -1)
 
 
 @dataclass
