@@ -169,9 +169,12 @@ def of_queues(events: Events, found: Spans, bins: Bins) -> tuple[Array, ...]:
 def throttled(events: Events, found: Spans, rows: Array) -> Array:
     """Whether its control group had used up its time when it began to wait for a CPU."""
     said = np.zeros(len(rows), bool)
-    for points, name in (((Point.PREEMPTED,), "PREEMPTED"), ((Point.WOKEN, Point.EARLY), "WOKEN")):
-        here = np.isin(found.kind[rows], points)
-        said[here] = events.tables[name]["why"][found.ref[rows][here]] & THROTTLED != 0
+    for point, name, row in (
+        (Point.PREEMPTED, "PREEMPTED", found.ref), (Point.WOKEN, "WOKEN", found.ref),
+        (Point.EARLY, "WOKEN", found.woken),
+    ):  # fmt: skip
+        here = found.kind[rows] == point
+        said[here] = events.tables[name]["why"][row[rows][here]] & THROTTLED != 0
     return said
 
 
@@ -207,8 +210,6 @@ def spread(events: Events, found: Spans, ns: Array, name: str) -> Array:
     for points, table in (((Point.BLOCKED, Point.GONE, Point.EARLY), "BLOCKED"),
                           ((Point.PREEMPTED,), "PREEMPTED")):  # fmt: skip
         here = np.isin(found.leaves, points) & (ns > 0)
-        # What was woken early has the row of its wake-up.
-        here &= found.leaves != Point.EARLY
         total[here] = events.tables[table][name][found.leaver[here]]
     begins = np.r_[True, found.quantum[1:] != found.quantum[:-1]]
     group = np.cumsum(begins) - 1

@@ -16,21 +16,23 @@ from klogger.why.events import ENDED, IN_CALL, IN_FAULT, Array, Events
 
 
 class Point(IntEnum):
-    """Kinds of points, in the order that they have at one time: ends come first."""
+    """Kinds of points, in the order that they have at one time: what ends, what begins, then that
+    it leaves its CPU, and the rest.
+    """
 
     FAULT_END = 0
     CALL_END = 1
-    BLOCKED = 2
-    PREEMPTED = 3
-    EARLY = 4  # blocked, but woken already
-    WOKEN = 5
-    BORN = 6
-    BACK = 7
-    BEFORE = 8  # the recording begins, and nothing is known of the thread yet
-    ASLEEP = 9  # the same, but it waits
-    ENDS = 10  # it exits; it runs on until it leaves the CPU for the last time
-    CALL = 11
-    FAULT = 12
+    CALL = 2
+    FAULT = 3
+    ENDS = 4  # it exits; it runs on until it leaves the CPU for the last time
+    BLOCKED = 5
+    PREEMPTED = 6
+    EARLY = 7  # blocked, but woken already
+    WOKEN = 8
+    BORN = 9
+    BACK = 10
+    BEFORE = 11  # the recording begins, and nothing is known of the thread yet
+    ASLEEP = 12  # the same, but it waits
     LOST = 13  # from here on nothing is known, up to the next event of the scheduler
     GONE = 14
 
@@ -52,8 +54,9 @@ AFTER = {
 }  # fmt: skip
 SCHEDULING = np.array([kind in AFTER for kind in Point])
 STATES = np.array([AFTER.get(kind, State.UNKNOWN) for kind in Point])
-# Whether the second point of the scheduler can come next; nothing comes after the end.
+# Where a thread leaves its CPU.
 LEAVES = (Point.BLOCKED, Point.PREEMPTED, Point.EARLY, Point.GONE)
+# Whether the second point of the scheduler can come next; nothing comes after the end.
 NEXT = np.zeros((len(Point), len(Point)), dtype=bool)
 NEXT[Point.BACK, LEAVES] = True
 NEXT[[Point.PREEMPTED, Point.EARLY, Point.WOKEN, Point.BORN], Point.BACK] = True
@@ -90,7 +93,8 @@ class Spans:
     """Sorted by thread and time, without holes between the first and the last of each thread.
 
     `ref`: the row of the event that `state` is from, in the table of `kind`: the point of the
-    scheduler. `number`: of the system call; -1: in none. `fault`: 0 none, 1 minor, 2 major. `unsure`: it ran, but in what is not known.
+    scheduler. `woken`: the row of its wake-up, if it was woken early. `number`: of the system call;
+    -1: in none. `fault`: 0 none, 1 minor, 2 major. `unsure`: it ran, but in what is not known.
     `leaves`, `leaver`: kind and row of the next point of the scheduler, -1: none. `quantum`: equal
     for all spans between two points of the scheduler. `opens`, `closes`: the kinds of the points,
     of any kind, between which it is; -1: it lasts until the log ends.
@@ -103,6 +107,7 @@ class Spans:
     state: Array
     kind: Array
     ref: Array
+    woken: Array
     number: Array
     fault: Array
     unsure: Array
@@ -120,7 +125,17 @@ class Spans:
         return self.until - self.since
 
 
-POINT = np.dtype([("thread", "i8"), ("time", "i8"), ("kind", "i1"), ("ref", "i8"), ("cpu", "i4")])
+# `woken`: of what was woken early, the row of its wake-up.
+POINT = np.dtype(
+    [
+        ("thread", "i8"),
+        ("time", "i8"),
+        ("kind", "i1"),
+        ("ref", "i8"),
+        ("cpu", "i4"),
+        ("woken", "i8"),
+    ]
+)
 
 
 def find(events: Events) -> Spans:
@@ -216,7 +231,7 @@ def without_early(points: Array) -> Array:
     early = (kind == Point.BLOCKED) & ended_by_back & (last_woken > before)
     points = points.copy()
     points["kind"][early] = Point.EARLY
-    points["ref"][early] = points["ref"][last_woken[early]]
+    points["woken"][early] = points["ref"][last_woken[early]]
     return points[counts]
 
 
@@ -247,10 +262,7 @@ def within(events: Events, threads: Threads) -> list[Array]:
     called, faulted, open_ = (tables[n] for n in ("CALLED", "FAULTED", "UNRETURNED"))
     everywhere = [t["time"] >= 0 for t in (called, faulted, open_)]
     begun = points_of(threads, called, called["time"], Point.CALL, everywhere[0])
-    took = called["took"][begun["ref"]]
-    # One that began before the recording, or before its thread, began with it.
-    begun["time"] = np.where(took > 0, begun["time"] - took, 0)
-    begun["time"] = np.maximum(begun["time"], threads.first[begun["thread"]])
+    begun = call_begins(threads, begun, called["took"][begun["ref"]])
     still = points_of(threads, open_, open_["time"] - open_["so_far"], Point.CALL, everywhere[2])
     still["ref"] += len(called)
     ends = points_of(
@@ -260,14 +272,26 @@ def within(events: Events, threads: Threads) -> list[Array]:
         Point.ENDS,
         tables["PROCESS_EXIT"]["time"] >= 0,
     )
+    took = faulted["took"] > 0
     return [
         begun,
         points_of(threads, called, called["time"], Point.CALL_END, everywhere[0]),
         still,
-        points_of(threads, faulted, faulted["time"] - faulted["took"], Point.FAULT, everywhere[1]),
-        points_of(threads, faulted, faulted["time"], Point.FAULT_END, everywhere[1]),
+        points_of(threads, faulted, faulted["time"] - faulted["took"], Point.FAULT, took),
+        points_of(threads, faulted, faulted["time"], Point.FAULT_END, took),
         ends,
     ]
+
+
+def call_begins(threads: Threads, begun: Array, took: Array) -> Array:
+    """The first call of a thread may have begun before the recording, or before the thread: then it
+    began with it. Of another one that has not taken any time the begin was missed.
+    """
+    kept = took > 0
+    kept[np.unique(begun["thread"], return_index=True)[1]] = True
+    begins = np.where(took > 0, begun["time"] - took, 0)
+    begun["time"] = np.maximum(begins, threads.first[begun["thread"]])
+    return begun[kept]
 
 
 EXITS = -2
@@ -294,7 +318,7 @@ def cut(events: Events, threads: Threads, points: Array) -> Spans:
     kept = until > time
     return Spans(
         threads, thread[kept], time[kept], until[kept], state[kept], kind[at][kept],
-        ref[at][kept], number[kept], fault[kept], unsure[kept],
+        ref[at][kept], points["woken"][at][kept], number[kept], fault[kept], unsure[kept],
         np.where(following >= 0, kind[following], -1)[kept],
         np.where(following >= 0, ref[following], -1)[kept],
         at[kept], kind[kept],
@@ -345,22 +369,47 @@ def faults_of(events: Events, points: Array, first: Array) -> Array:
 
 def unsure_of(events: Events, points: Array, first: Array, number: Array, fault: Array) -> Array:
     """A thread leaves its CPU in a system call, or in a page fault, whose end is not in the log:
-    since when it was in it is not known, nor how long it will be.
+    since when it was in it is not known, nor how long it will be. Or nothing says yet whether it is
+    in a system call that it was in at first.
     """
-    kind, ref, thread = points["kind"], points["ref"], points["thread"]
+    kind, thread = points["kind"], points["thread"]
     here = np.arange(len(points))
-    off = np.isin(kind, [Point.BLOCKED, Point.PREEMPTED])
-    says_call, says_fault = np.zeros(len(points), bool), np.zeros(len(points), bool)
-    for one, name in ((Point.BLOCKED, "BLOCKED"), (Point.PREEMPTED, "PREEMPTED")):
-        rows = kind == one
-        table = events.tables[name][ref[rows]]
-        says_call[rows] = table["why"] & IN_CALL != 0
-        says_fault[rows] = table["why"] & IN_FAULT != 0
+    off = np.isin(kind, LEAVES)
+    calls = np.isin(kind, [Point.CALL, Point.CALL_END, Point.ENDS])
+    says_call, says_fault, in_program = what_leaves(events, points)
     before = np.maximum(here - 1, 0)
     out = (number[before] == NOT_IN_CALL) & says_call | (fault[before] == 0) & says_fault
-    wrong = off & out & (here > first)
-    if not wrong.any():
-        return wrong
-    marks = off | np.isin(kind, [Point.CALL, Point.CALL_END, Point.ENDS])
+    # Nothing but the end is known of an exit whose beginning is missing, or of such a call.
+    out = off & out | (kind == Point.GONE) & (number[before] != EXITS)
+    out |= (kind == Point.CALL_END) & (number[before] == NOT_IN_CALL)
+    wrong = out & (here > first)
+    marks = off | calls
     last, coming = last_of(marks, here, first), next_of(marks, thread, here)
-    return ((last >= 0) & wrong[last]) | ((coming >= 0) & wrong[coming])
+    unsure = ((last >= 0) & wrong[last]) | ((coming >= 0) & wrong[coming])
+    if len(events.tables["CALLED"]) or len(events.tables["UNRETURNED"]):
+        unsure |= unsure_at_first(points, first, calls | in_program)
+    # A page fault that is in the log is the innermost of all.
+    return unsure & (fault == 0)
+
+
+def what_leaves(events: Events, points: Array) -> tuple[Array, ...]:
+    """Of points where a thread leaves its CPU: whether it says to be in a system call or in a page
+    fault whose begin was seen, or in no system call.
+    """
+    call, why = np.zeros(len(points), "i8"), np.zeros(len(points), "i8")
+    for one in LEAVES:
+        rows = points["kind"] == one
+        table = events.tables["PREEMPTED" if one == Point.PREEMPTED else "BLOCKED"]
+        call[rows] = table["call"][points["ref"][rows]]
+        why[rows] = table["why"][points["ref"][rows]]
+    return why & IN_CALL != 0, why & IN_FAULT != 0, call < 0
+
+
+def unsure_at_first(points: Array, first: Array, says: Array) -> Array:
+    """Up to the first point that says whether it is in a system call: what is in none there was in
+    none before, or its return would be in the log, unless events are lost.
+    """
+    kind, thread = points["kind"], points["thread"]
+    here = np.arange(len(points))
+    coming = next_of(says | (kind == Point.LOST), thread, here)
+    return (last_of(says, here, first) < 0) & ((coming < 0) | (kind[coming] == Point.LOST))

@@ -134,7 +134,9 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
             return Found(WAITED, "timer", "futex timed out", False)
         if wait.woken and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
             return Found(WAITED, "thread", "to end", by_thread)
-        return Found(WAITED, "lock", f"{wait.argument:#x} (futex)", by_thread)
+        # That of a wait which began before the recording is not in the log.
+        where = f"{wait.argument:#x}" if wait.argument else "not known"
+        return Found(WAITED, "lock", f"{where} (futex)", by_thread)
     if call in CHILD or call in FORKS:
         return Found(WAITED, "child", "" if call in CHILD else "to execute a program", by_thread)
     if call in SIGNALS:
@@ -163,16 +165,17 @@ def sends(events: Events, wait: Wait) -> bool:
     return wait.waker_call >= 0 and events.call(wait.waker_call) in SENDS
 
 
-def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
+def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:
     name = object_name(events, wait, call)
+    if not name:
+        return None
     if wait.woken and wait.source == TIMER:
-        return Found(WAITED, "timer", f"{call} {name} timed out".replace("  ", " "), False)
+        return Found(WAITED, "timer", f"{call} {name} timed out", False)
     kind = kind_of(name)
     if kind == "socket" and by_network(wait):
         return Found(WAITED, "network", f"{call} {name}", sends(events, wait))
     direction = "to write" if call in WRITES else ""
-    what = f"{name} ({direction or call})" if name else call
-    return Found(WAITED, kind, what, by_thread)
+    return Found(WAITED, kind, f"{name} ({direction or call})", by_thread)
 
 
 def object_name(events: Events, wait: Wait, call: str) -> str:
