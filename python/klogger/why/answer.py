@@ -152,13 +152,15 @@ def of_events(
     command: int | None = None,
 ) -> Answer:
     progress("threads")
+    events = reading.checked(events)
     bins = Bins()
     found = spans.find(events)
     whole = parts.find(events, found, bins)
     lives, since, until, title = chosen(events, found, choice, command)
     names = [events.name(int(pid)) for pid in found.threads.pid]
     unique = sorted(set(names))
-    program = np.array([unique.index(n) for n in names] or [0], dtype="i8")
+    numbers = {name: number for number, name in enumerate(unique)}
+    program = np.array([numbers[name] for name in names] or [0], dtype="i8")
     progress("who waited for whom")
     own = follow.follow(whole, lives, since, until, program, bound=False)
     followed = follow.follow(whole, lives, since, until, program)

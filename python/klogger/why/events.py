@@ -5,12 +5,13 @@ since the log began.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from klogger.failure import Failure
 from klogger.log import Log
 
 SCHEMA = "waits"
@@ -42,6 +43,10 @@ COLUMNS: dict[str, dict[str, str]] = {
 THROTTLED, IN_FAULT, IN_CALL = 1, 2, 4
 # In `BLOCKED.state`: it has ended.
 ENDED = 0x80
+# Sums of times up to this are exact as floating-point numbers: 104 days.
+NS_MAX = 2**53
+# Columns with amounts of ns.
+AMOUNTS = ("took", "so_far", "interrupted", "stolen")
 
 
 @dataclass
@@ -86,6 +91,29 @@ def table_of(table: str, rows: list[dict[str, int]]) -> Array:
 
 def gaps_of(rows: list[tuple[int, int, int]]) -> Array:
     return np.array(rows, dtype=[("cpu", "i4"), ("since", "i8"), ("until", "i8")])
+
+
+def checked(events: Events) -> Events:
+    """The same in the order of time, with no time outside of the recording, as a damaged log has."""
+    begin, end = events.begin, events.end
+    if not 0 <= begin <= end <= NS_MAX:
+        raise Failure(f"the log says that it lasts from {begin:,} to {end:,} ns",
+                      help="it is damaged, or longer than 104 days: cut it with 'klogger cat'")  # fmt: skip
+    gaps = events.gaps.copy()
+    for column in ("since", "until"):
+        gaps[column] = np.clip(gaps[column], begin - 1, end + 1)
+    tables = {name: within(table, begin, end) for name, table in events.tables.items()}
+    return replace(events, tables=tables, gaps=gaps)
+
+
+def within(table: Array, begin: int, end: int) -> Array:
+    time = np.clip(table["time"], begin, end)
+    table = table[np.argsort(time, kind="stable")]
+    table["time"] = np.clip(table["time"], begin, end)
+    for column in AMOUNTS:
+        if column in (table.dtype.names or ()):
+            table[column] = np.clip(table[column], 0, NS_MAX)
+    return table
 
 
 def read(log: Log) -> Events:

@@ -13,8 +13,8 @@ import numpy as np
 
 from klogger.why import occupants, spans, waits
 from klogger.why.bins import COULD_RUN, RAN, UNKNOWN, WAITED, Bins
-from klogger.why.events import THROTTLED, Array, Events
-from klogger.why.spans import EXITS, Point, Spans, State
+from klogger.why.events import NS_MAX, THROTTLED, Array, Events
+from klogger.why.spans import EXITS, NO_NUMBER, NOT_IN_CALL, Point, Spans, State
 
 NOBODY = -1
 AMOUNTS = ("interrupts", "stolen", "logging")
@@ -72,7 +72,8 @@ def of_ran(events: Events, found: Spans, bins: Bins) -> Array:
     by_call = {
         int(n): bins.number(RAN, "system call", events.call(int(n))) for n in numbers[numbers >= 0]
     }
-    by_call |= {EXITS: ends, -1: own}
+    no_number = bins.number(RAN, "system call", "without a number")
+    by_call |= {EXITS: ends, NOT_IN_CALL: own, NO_NUMBER: no_number}
     table = np.array([by_call[int(n)] for n in numbers], dtype="i8")
     chosen = table[np.searchsorted(numbers, found.number)] if len(numbers) else found.number
     chosen = np.where(found.fault == 1, minor, np.where(found.fault == 2, major, chosen))
@@ -238,7 +239,7 @@ def logging(events: Events, found: Spans) -> Array:
     ):  # fmt: skip
         after[point] = before[point] = cost(name) / 2
     after[Point.BACK] = cost("BACK")
-    return np.floor(after[found.opens] + before[found.closes]).astype("i8")
+    return np.minimum(after[found.opens] + before[found.closes], NS_MAX).astype("i8")
 
 
 __all__ = ["AMOUNTS", "NOBODY", "WAITED", "Parts", "find", "spans"]

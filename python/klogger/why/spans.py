@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from klogger.why.events import ENDED, IN_CALL, IN_FAULT, Array, Events
+from klogger.why.events import ENDED, IN_CALL, IN_FAULT, NS_MAX, Array, Events
 
 
 class Point(IntEnum):
@@ -141,7 +141,7 @@ POINT = np.dtype(
 def find(events: Events) -> Spans:
     threads = lives(events)
     points = ordered(np.concatenate([scheduling(events, threads), *within(events, threads)]))
-    return cut(events, threads, with_losses(events, points))
+    return cut(events, threads, with_losses(events, threads, points))
 
 
 def lives(events: Events) -> Threads:
@@ -235,7 +235,7 @@ def without_early(points: Array) -> Array:
     return points[counts]
 
 
-def with_losses(events: Events, points: Array) -> Array:
+def with_losses(events: Events, threads: Threads, points: Array) -> Array:
     """Where events are missing, nothing is known from the last point before on. While a thread
     runs, its events are those of its CPU; who waits may be woken from any.
     """
@@ -244,56 +244,82 @@ def with_losses(events: Events, points: Array) -> Array:
         return points
     here = np.arange(len(points))
     at = np.maximum.accumulate(np.where(SCHEDULING[kind], here, 0))
-    until = np.r_[np.where(thread[1:] == thread[:-1], time[1:], events.end), events.end]
+    until = untils(events, threads, points)
     ran, gone, cpu = kind[at] == Point.BACK, kind[at] == Point.GONE, points["cpu"][at]
     cuts = np.zeros(len(points), dtype=bool)
-    for where, since, end in gaps.tolist():
-        touched = (time < max(end, since + 1)) & (until > since) & ~gone
-        cuts |= touched & (~ran | (where == -1) | (cpu == where))
+    cuts[~ran] = touched(gaps, time[~ran], until[~ran])
+    everywhere = gaps["cpu"] == -1
+    for one in np.unique(np.r_[cpu[ran], -1]):
+        rows = ran & (cpu == one)
+        cuts[rows] = touched(gaps[everywhere | (gaps["cpu"] == one)], time[rows], until[rows])
+    cuts &= ~gone
     lost = points[cuts]
     lost["kind"] = Point.LOST
     # After all else of its time.
     return ordered(np.concatenate([points, lost]))
 
 
+def untils(events: Events, threads: Threads, points: Array) -> Array:
+    """When the next point of the thread is, or its number has another thread, or the log ends."""
+    if not len(points):
+        return np.zeros(0, "i8")
+    thread, time, pid = points["thread"], points["time"], threads.pid
+    ends = np.r_[np.where(pid[1:] == pid[:-1], threads.first[1:], events.end), events.end]
+    return np.r_[np.where(thread[1:] == thread[:-1], time[1:], ends[thread[:-1]]), ends[thread[-1]]]
+
+
+def touched(gaps: Array, since: Array, until: Array) -> Array:
+    """Whether any of the gaps is in these spans of time. One of no length is 1 ns long."""
+    if not len(gaps):
+        return np.zeros(len(since), bool)
+    gaps = np.sort(gaps, order="since")
+    ends = np.maximum.accumulate(np.maximum(gaps["until"], gaps["since"] + 1))
+    last = np.searchsorted(gaps["since"], until, side="left") - 1
+    return (last >= 0) & (ends[last] > since)
+
+
 def within(events: Events, threads: Threads) -> list[Array]:
     """Begins and ends of system calls and page faults."""
     tables = events.tables
     called, faulted, open_ = (tables[n] for n in ("CALLED", "FAULTED", "UNRETURNED"))
-    everywhere = [t["time"] >= 0 for t in (called, faulted, open_)]
-    begun = points_of(threads, called, called["time"], Point.CALL, everywhere[0])
-    begun = call_begins(threads, begun, called["took"][begun["ref"]])
-    still = points_of(threads, open_, open_["time"] - open_["so_far"], Point.CALL, everywhere[2])
+    still = begins_of(threads, open_, Point.CALL, open_["so_far"])
     still["ref"] += len(called)
-    ends = points_of(
-        threads,
-        tables["PROCESS_EXIT"],
-        tables["PROCESS_EXIT"]["time"],
-        Point.ENDS,
-        tables["PROCESS_EXIT"]["time"] >= 0,
-    )
-    took = faulted["took"] > 0
     return [
-        begun,
-        points_of(threads, called, called["time"], Point.CALL_END, everywhere[0]),
+        begins_of(threads, called, Point.CALL, call_times(threads, called)),
+        all_of(threads, called, Point.CALL_END),
         still,
-        points_of(threads, faulted, faulted["time"] - faulted["took"], Point.FAULT, took),
-        points_of(threads, faulted, faulted["time"], Point.FAULT_END, took),
-        ends,
+        begins_of(threads, faulted, Point.FAULT, faulted["took"]),
+        all_of(threads, faulted, Point.FAULT_END),
+        all_of(threads, tables["PROCESS_EXIT"], Point.ENDS),
     ]
 
 
-def call_begins(threads: Threads, begun: Array, took: Array) -> Array:
+def all_of(threads: Threads, table: Array, kind: int) -> Array:
+    return points_of(threads, table, table["time"], kind, np.ones(len(table), bool))
+
+
+def begins_of(threads: Threads, table: Array, kind: int, took: Array) -> Array:
+    """Of events that are logged at the end; none begins before its thread."""
+    made = all_of(threads, table, kind)
+    begins = np.maximum(made["time"] - took[made["ref"]], threads.first[made["thread"]])
+    kept = begins < made["time"]
+    made["time"] = begins
+    return made[kept]
+
+
+def call_times(threads: Threads, called: Array) -> Array:
     """The first call of a thread may have begun before the recording, or before the thread: then it
-    began with it. Of another one that has not taken any time the begin was missed.
+    began with it. Of another one that took no time the begin was missed.
     """
-    kept = took > 0
-    kept[np.unique(begun["thread"], return_index=True)[1]] = True
-    begins = np.where(took > 0, begun["time"] - took, 0)
-    begun["time"] = np.maximum(begins, threads.first[begun["thread"]])
-    return begun[kept]
+    made = all_of(threads, called, Point.CALL_END)
+    rows = made["ref"][np.unique(made["thread"], return_index=True)[1]]
+    took = called["took"].copy()
+    took[rows] = np.where(took[rows] == 0, NS_MAX, took[rows])
+    return took
 
 
+# A return from a signal's handler has no number, nor has a call that a debugger has forbidden.
+NO_NUMBER = -3
 EXITS = -2
 NOT_IN_CALL = -1
 
@@ -303,9 +329,7 @@ def cut(events: Events, threads: Threads, points: Array) -> Spans:
     here = np.arange(len(points))
     begins = np.r_[True, thread[1:] != thread[:-1]] if len(points) else np.zeros(0, dtype=bool)
     first = np.maximum.accumulate(np.where(begins, here, 0)) if len(points) else here
-    until = np.r_[np.where(thread[1:] == thread[:-1], time[1:], events.end), events.end][
-        : len(here)
-    ]
+    until = untils(events, threads, points)
     scheduled = SCHEDULING[kind]
     at = np.maximum.accumulate(np.where(scheduled, here, 0)) if len(points) else here
     state = np.where(at >= first, STATES[kind[at]], State.UNKNOWN)
@@ -354,7 +378,8 @@ def calls_of(events: Events, points: Array, first: Array) -> Array:
     at = last_of(marks, here, first)
     numbers = np.r_[events.tables["CALLED"]["call"], events.tables["UNRETURNED"]["call"], 0]
     inside = (at >= 0) & (kind[at] == Point.CALL)
-    found = np.where(inside, numbers[np.where(inside, ref[at], -1)], NOT_IN_CALL)
+    found = numbers[np.where(inside, ref[at], -1)]
+    found = np.where(inside, np.where(found < 0, NO_NUMBER, found), NOT_IN_CALL)
     return np.where((at >= 0) & (kind[at] == Point.ENDS), EXITS, found)
 
 
