@@ -90,8 +90,9 @@ class Thread:
     most_ns: int
 
     def as_json(self) -> dict[str, Any]:
+        most = self.most._asdict() if self.most else None
         return {"thread": self.pid, "name": self.name, "elapsed_ns": self.elapsed, **self.groups,
-                "most": self.most._asdict() if self.most else None, "most_ns": self.most_ns}  # fmt: skip
+                "most": most, "most_ns": self.most_ns}  # fmt: skip
 
 
 @dataclass
