@@ -192,7 +192,7 @@ def chosen(
     names = np.array([events.name(int(p)) for p in threads.pid])
     # The command begins when its program does.
     first = events.tables["PROCESS_EXEC"]["time"][events.tables["PROCESS_EXEC"]["pid"] == command]
-    starts = np.flatnonzero(threads.pid == command)[:1] if command is not None else []
+    starts = np.flatnonzero(threads.pid == (-1 if command is None else command))[:1]
     if len(first) and len(starts):
         begins[starts] = np.maximum(begins[starts], first[0])
     if choice.threads or choice.programs or choice.processes:

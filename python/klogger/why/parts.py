@@ -98,7 +98,7 @@ def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:
     names, keys[:, 10] = names_of(events, wakers)
     unique, which = np.unique(keys, axis=0, return_inverse=True)
     judged = [
-        waits.judge(events, waits.Wait(*key[:10], names[key[10]], key[11]))
+        waits.judge(events, waits.wait_of(key[:10], names[key[10]], key[11]))
         for key in as_ints(unique)
     ]
     numbers = np.array([bins.number(f.group, f.kind, f.what) for f in judged])
@@ -232,7 +232,7 @@ def spread(events: Events, found: Spans, ns: Array, name: str) -> Array:
     share = total / np.maximum(whole, 1)
     high = np.floor((upto - first) * share).astype("i8")
     low = np.floor((upto - ns - first) * share).astype("i8")
-    return np.where(upto - first == whole, total, high) - low
+    return np.asarray(np.where(upto - first == whole, total, high) - low)
 
 
 def logging(events: Events, found: Spans) -> Array:

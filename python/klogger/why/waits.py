@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from klogger.why.bins import UNKNOWN, WAITED
@@ -73,6 +74,12 @@ class Wait(NamedTuple):
     number: int
     waker: str
     waker_call: int
+
+
+def wait_of(known: Sequence[int], waker: str, waker_call: int) -> Wait:
+    call, stack, state, why, lock, argument, object_, woken, source, number = known
+    return Wait(call, stack, state, why, lock != 0, argument, object_, woken != 0, source, number,
+                waker, waker_call)  # fmt: skip
 
 
 class Found(NamedTuple):
