@@ -70,6 +70,7 @@ def launchers(recorder):
         "record": [klogger, "record", "-q", "-s", "lifecycle", "-o", "a.klog", "--"],
         "trace": [klogger, "trace", "-s", "lifecycle", "-o", os.devnull, "--"],
         "watch": [sys.executable, "-m", "klogger_lab.cli.watch", "--"],
+        "why": [sys.executable, "-m", "klogger_lab.cli.why", "-o", recorder.dir / "why.klog", "--"],
         "user": [klogger, "record", "-q", "--engine", "user", "-o", "b.klog", "--"],
     }
 
@@ -111,12 +112,12 @@ def shown(recorder, words, prepare) -> list[str]:
     return sorted(line for line in lines if not line.startswith("variable _="))
 
 
-@pytest.mark.parametrize("how", ["record", "trace", "watch", "user"])
+@pytest.mark.parametrize("how", ["record", "trace", "watch", "why", "user"])
 @pytest.mark.parametrize("prepare", [by_a_shell, supervised], ids=["shell", "supervisor"])
 def test_what_the_command_inherits(recorder, show, how, prepare):
     words = launchers(recorder)[how]
-    # `klogger watch` that is not started by `klogger` cannot know what was ignored before Python.
-    also = by_a_shell if prepare is supervised and how == "watch" else None
+    # A program that is not started by `klogger` cannot know what was ignored before Python.
+    also = by_a_shell if prepare is supervised and how in ("watch", "why") else None
 
     def both():
         prepare()
@@ -126,7 +127,7 @@ def test_what_the_command_inherits(recorder, show, how, prepare):
     assert shown(recorder, [*words, show], both) == shown(recorder, [show], both)
 
 
-@pytest.mark.parametrize("how", ["record", "watch"])
+@pytest.mark.parametrize("how", ["record", "watch", "why"])
 def test_the_exit_code_is_known_while_the_end_of_children_is_ignored(recorder, how):
     words = [*launchers(recorder)[how], "sh", "-c", "exit 7"]
     done = subprocess.run(

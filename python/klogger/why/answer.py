@@ -90,8 +90,9 @@ class Thread:
     most_ns: int
 
     def as_json(self) -> dict[str, Any]:
+        most = self.most._asdict() if self.most else None
         return {"thread": self.pid, "name": self.name, "elapsed_ns": self.elapsed, **self.groups,
-                "most": self.most._asdict() if self.most else None, "most_ns": self.most_ns}  # fmt: skip
+                "most": most, "most_ns": self.most_ns}  # fmt: skip
 
 
 @dataclass
@@ -193,7 +194,7 @@ def chosen(
     names = np.array([events.name(int(p)) for p in threads.pid])
     # The command begins when its program does.
     first = events.tables["PROCESS_EXEC"]["time"][events.tables["PROCESS_EXEC"]["pid"] == command]
-    starts = np.flatnonzero(threads.pid == command)[:1] if command is not None else []
+    starts = np.flatnonzero(threads.pid == (-1 if command is None else command))[:1]
     if len(first) and len(starts):
         begins[starts] = np.maximum(begins[starts], first[0])
     if choice.threads or choice.programs or choice.processes:

@@ -117,8 +117,8 @@ def follow(
         done.append(leaves(parts, part, begin, end, node, ~goes_on))
         queue = Queue(target[goes_on], begin[goes_on], end[goes_on], node[goes_on],
                       chain[goes_on])  # fmt: skip
-    columns = [np.concatenate(column) for column in zip(*done, strict=True)]
-    return Followed(nodes, *columns, cut)
+    ends = [np.concatenate(column) for column in zip(*done, strict=True)]
+    return Followed(nodes, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], cut)
 
 
 def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Array, Array], Array]:
@@ -129,10 +129,10 @@ def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Arr
         made = []
         for key in unique.tolist():
             rest, bin_number = divmod(key, width)
-            node = Node(*divmod(rest, programs), bin_number)
-            above = nodes[node.above]
+            above_number, program_number = divmod(rest, programs)
+            node, last = Node(above_number, program_number, bin_number), nodes[above_number]
             # Threads of one program in a queue are one step, however many they are.
-            if (above.program, above.bin) == (node.program, node.bin):
+            if (last.program, last.bin) == (node.program, node.bin):
                 made.append(node.above)
                 continue
             if node not in known:

@@ -31,13 +31,10 @@ def find(events: Events) -> Occupants:
         (events.tables["BLOCKED"], "next", "pid"),
         (events.tables["PREEMPTED"], "next", "pid"),
     ]
+    columns = [(t["cpu"], t["time"], t[new], t[old]) for t, new, old in tables]
     cpu, time, pid, before = (
-        np.concatenate([np.asarray(get(t, new, old), dtype="i8") for t, new, old in tables])
-        for get in (
-            lambda t, new, old: t["cpu"], lambda t, new, old: t["time"],
-            lambda t, new, old: t[new], lambda t, new, old: t[old],
-        )
-    )  # fmt: skip
+        np.concatenate(column).astype("i8") for column in zip(*columns, strict=True)
+    )
     # A switch between two threads in scope is there twice.
     order = np.lexsort((time, cpu))
     cpu, time, pid, before = cpu[order], time[order], pid[order], before[order]
@@ -53,10 +50,10 @@ def during(found: Occupants, cpu: Array, since: Array, until: Array) -> tuple[Ar
     begin and end, and who had the CPU.
     """
     low, high = np.zeros(len(cpu), "i8"), np.zeros(len(cpu), "i8")
-    for one, (begin, end) in found.first.items():
+    for one, (at, behind) in found.first.items():
         rows = cpu == one
-        low[rows] = begin + np.searchsorted(found.time[begin:end], since[rows], side="right")
-        high[rows] = begin + np.searchsorted(found.time[begin:end], until[rows], side="left")
+        low[rows] = at + np.searchsorted(found.time[at:behind], since[rows], side="right")
+        high[rows] = at + np.searchsorted(found.time[at:behind], until[rows], side="left")
     count = np.maximum(high - low, 0)
     span = np.repeat(np.arange(len(cpu)), count + 1)
     step = np.arange(len(span)) - np.repeat(np.cumsum(count + 1) - count - 1, count + 1)

@@ -96,8 +96,12 @@ def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:
     if not len(rows):
         return bin_, target
     keys, wakers = keys_of(events, found, rows)
+    names, keys[:, 10] = names_of(events, wakers)
     unique, which = np.unique(keys, axis=0, return_inverse=True)
-    judged = [waits.judge(events, waits.Wait(*map(int, key))) for key in as_ints(unique)]
+    judged = [
+        waits.judge(events, waits.wait_of(key[:10], names[key[10]], key[11]))
+        for key in as_ints(unique)
+    ]
     numbers = np.array([bins.number(f.group, f.kind, f.what) for f in judged])
     follows = np.array([f.follows for f in judged])
     bin_[rows] = numbers[which.reshape(-1)]
@@ -105,6 +109,14 @@ def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:
     wanted = follows[which.reshape(-1)] & (wakers > 0) & (lives != found.thread[rows])
     target[rows] = np.where(wanted, lives, NOBODY)
     return bin_, target
+
+
+def names_of(events: Events, pids: Array) -> tuple[list[str], Array]:
+    """All names that these threads have, and the place of each in the list."""
+    unique, which = np.unique(pids, return_inverse=True)
+    called = [events.name(pid) if pid > 0 else "" for pid in unique.tolist()]
+    names = sorted(set(called))
+    return names, np.array([names.index(name) for name in called], dtype="i8")[which]
 
 
 def as_ints(keys: Array) -> list[list[int]]:
@@ -143,7 +155,7 @@ def keys_of(events: Events, found: Spans, rows: Array) -> tuple[Array, Array]:
         begun("call"), begun("stack"), begun("state"), begun("why"),
         (begun("lock") != 0).astype("i8"), np.where(futexes, begun("argument"), 0),
         begun("object"), has_end.astype("i8"), ended("source", 0), ended("number", 0),
-        (ended("waker", 0) > 0).astype("i8"), ended("call", -1),
+        np.zeros(len(rows), "i8"), ended("call", -1),
     ]  # fmt: skip
     return np.stack(columns, axis=1), ended("waker", 0)
 
@@ -221,7 +233,7 @@ def spread(events: Events, found: Spans, ns: Array, name: str) -> Array:
     share = total / np.maximum(whole, 1)
     high = np.floor((upto - first) * share).astype("i8")
     low = np.floor((upto - ns - first) * share).astype("i8")
-    return np.where(upto - first == whole, total, high) - low
+    return np.asarray(np.where(upto - first == whole, total, high) - low)
 
 
 def logging(events: Events, found: Spans) -> Array:

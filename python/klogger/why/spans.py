@@ -232,7 +232,7 @@ def without_early(points: Array) -> Array:
     points = points.copy()
     points["kind"][early] = Point.EARLY
     points["woken"][early] = points["ref"][last_woken[early]]
-    return points[counts]
+    return np.asarray(points[counts])
 
 
 def with_losses(events: Events, threads: Threads, points: Array) -> Array:
@@ -414,7 +414,7 @@ def unsure_of(events: Events, points: Array, first: Array, number: Array, fault:
     if len(events.tables["CALLED"]) or len(events.tables["UNRETURNED"]):
         unsure |= unsure_at_first(points, first, calls | in_program)
     # A page fault that is in the log is the innermost of all.
-    return unsure & (fault == 0)
+    return np.asarray(unsure & (fault == 0))
 
 
 def what_leaves(events: Events, points: Array) -> tuple[Array, ...]:
@@ -437,4 +437,5 @@ def unsure_at_first(points: Array, first: Array, says: Array) -> Array:
     kind, thread = points["kind"], points["thread"]
     here = np.arange(len(points))
     coming = next_of(says | (kind == Point.LOST), thread, here)
-    return (last_of(says, here, first) < 0) & ((coming < 0) | (kind[coming] == Point.LOST))
+    none_before = last_of(says, here, first) < 0
+    return np.asarray(none_before & ((coming < 0) | (kind[coming] == Point.LOST)))

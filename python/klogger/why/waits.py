@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from klogger.why.bins import UNKNOWN, WAITED
@@ -32,6 +33,8 @@ LOCK = re.compile(r"_*(mutex_lock|down_|rwsem_down|percpu_down|percpu_rwsem|rt_m
 ARCHITECTURE = re.compile(r"_*(x64|ia32|arm64|se|do)_(compat_)?sys_|__do_sys_")
 
 FUTEX = re.compile(r"futex")
+# Of pipes and sockets there are too many for a bin each.
+NUMBERED = re.compile(r"^((?:pipe|socket):)\[\d+\]$")
 CHILD = ("wait4", "waitid", "waitpid")
 FORKS = ("vfork", "clone", "clone3", "fork")
 SLEEPS = ("nanosleep", "clock_nanosleep")
@@ -55,7 +58,9 @@ SENDS = WRITES | {"connect", "shutdown", "close", "sendfile"}
 
 
 class Wait(NamedTuple):
-    """What is known of a wait. `woken`: whether what ended it is in the log."""
+    """What is known of a wait. `woken`: whether what ended it is in the log. `waker`: the name of
+    the thread that was running then.
+    """
 
     call: int
     stack: int
@@ -67,8 +72,14 @@ class Wait(NamedTuple):
     woken: bool
     source: int
     number: int
-    waker: int
+    waker: str
     waker_call: int
+
+
+def wait_of(known: Sequence[int], waker: str, waker_call: int) -> Wait:
+    call, stack, state, why, lock, argument, object_, woken, source, number = known
+    return Wait(call, stack, state, why, lock != 0, argument, object_, woken != 0, source, number,
+                waker, waker_call)  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -138,7 +149,8 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
         where = f"{wait.argument:#x}" if wait.argument else "not known"
         return Found(WAITED, "lock", f"{where} (futex)", by_thread)
     if call in CHILD or call in FORKS:
-        return Found(WAITED, "child", "" if call in CHILD else "to execute a program", by_thread)
+        child = wait.waker if by_thread else ""
+        return Found(WAITED, "child" if call in CHILD else "child to execute", child, by_thread)
     if call in SIGNALS:
         return Found(WAITED, "signal", "", by_thread)
     if call in POLLS or call in EPOLLS:
@@ -152,8 +164,13 @@ def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
     if wait.woken and wait.source == TIMER:
         return Found(WAITED, "timer", f"{call} timed out", False)
     if by_network(wait):
-        return Found(WAITED, "network", call, sends(events, wait))
-    return Found(WAITED, "events", call, by_thread)
+        sent = sends(events, wait)
+        return Found(WAITED, "network", call + by(wait, sent), sent)
+    return Found(WAITED, "events", call + by(wait, by_thread), by_thread)
+
+
+def by(wait: Wait, is_known: bool) -> str:
+    return f" ({wait.waker})" if is_known and wait.waker else ""
 
 
 def by_network(wait: Wait) -> bool:
@@ -173,16 +190,19 @@ def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Fou
         return Found(WAITED, "timer", f"{call} {name} timed out", False)
     kind = kind_of(name)
     if kind == "socket" and by_network(wait):
-        return Found(WAITED, "network", f"{call} {name}", sends(events, wait))
-    direction = "to write" if call in WRITES else ""
-    return Found(WAITED, kind, f"{name} ({direction or call})", by_thread)
+        sent = sends(events, wait)
+        return Found(WAITED, "network", call + by(wait, sent), sent)
+    # A number says less than who is at the other end.
+    if kind in ("pipe", "socket"):
+        return Found(WAITED, kind, call + by(wait, by_thread), by_thread)
+    return Found(WAITED, kind, f"{call} {name}" + by(wait, by_thread), by_thread)
 
 
 def object_name(events: Events, wait: Wait, call: str) -> str:
     if call not in OF_DESCRIPTORS:
         return ""
-    name, peer = events.objects.get(wait.object, ("", 0))
-    return f"{name} with {events.name(peer)}" if peer else name
+    name = events.objects.get(wait.object, ("", 0))[0]
+    return NUMBERED.sub(r"\1", name)
 
 
 def kind_of(name: str) -> str:
