@@ -3,6 +3,7 @@
 `waits`. docs/why.md has the bins, and how each is decided.
 
     events     what is read from a log, as arrays
+    points     where the state of a thread may change
     spans      each thread's time, cut where its state changes
     occupants  who had the CPU that a thread waited for
     waits      what a thread waited for

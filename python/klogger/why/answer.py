@@ -17,7 +17,7 @@ from klogger.why import follow, parts, spans
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
 from klogger.why.events import Array, Events
 from klogger.why.follow import Followed, Node
-from klogger.why.spans import Point
+from klogger.why.points import Point
 
 CHAINS = 3
 RECORD = "klogger why -- COMMAND"

@@ -94,11 +94,13 @@ def gaps_of(rows: list[tuple[int, int, int]]) -> Array:
 
 
 def checked(events: Events) -> Events:
-    """The same in the order of time, with no time outside of the recording, as a damaged log has."""
+    """The same in the order of time. Damaged logs have times outside of the recording."""
     begin, end = events.begin, events.end
     if not 0 <= begin <= end <= NS_MAX:
-        raise Failure(f"the log says that it lasts from {begin:,} to {end:,} ns",
-                      help="it is damaged, or longer than 104 days: cut it with 'klogger cat'")  # fmt: skip
+        raise Failure(
+            f"the log says that it lasts from {begin:,} to {end:,} ns",
+            help="it is damaged, or longer than 104 days: cut it with 'klogger cat'",
+        )
     gaps = events.gaps.copy()
     for column in ("since", "until"):
         gaps[column] = np.clip(gaps[column], begin - 1, end + 1)

@@ -14,7 +14,8 @@ import numpy as np
 from klogger.why import occupants, spans, waits
 from klogger.why.bins import COULD_RUN, RAN, UNKNOWN, WAITED, Bins
 from klogger.why.events import NS_MAX, THROTTLED, Array, Events
-from klogger.why.spans import EXITS, NO_NUMBER, NOT_IN_CALL, Point, Spans, State
+from klogger.why.points import Point
+from klogger.why.spans import EXITS, NO_NUMBER, NOT_IN_CALL, Spans, State
 
 NOBODY = -1
 AMOUNTS = ("interrupts", "stolen", "logging")
@@ -115,8 +116,8 @@ def names_of(events: Events, pids: Array) -> tuple[list[str], Array]:
     """All names that these threads have, and the place of each in the list."""
     unique, which = np.unique(pids, return_inverse=True)
     called = [events.name(pid) if pid > 0 else "" for pid in unique.tolist()]
-    names = sorted(set(called))
-    return names, np.array([names.index(name) for name in called], dtype="i8")[which]
+    names, place = np.unique(np.array(called, dtype=object), return_inverse=True)
+    return names.tolist(), place.astype("i8")[which]
 
 
 def as_ints(keys: Array) -> list[list[int]]:
