@@ -105,6 +105,9 @@ def checked(events: Events) -> Events:
     for column in ("since", "until"):
         gaps[column] = np.clip(gaps[column], begin - 1, end + 1)
     tables = {name: within(table, begin, end) for name, table in events.tables.items()}
+    asleep = tables["SLEPT_BEFORE"]
+    # The dead whom nobody has waited for.
+    tables["SLEPT_BEFORE"] = asleep[asleep["state"] & ENDED == 0]
     return replace(events, tables=tables, gaps=gaps)
 
 

@@ -153,7 +153,10 @@ def scheduling(events: Events, threads: Threads) -> Array:
     starts["kind"] = np.where(threads.born, Point.BORN, Point.BEFORE)
     starts["cpu"] = -1
     points = ordered(np.concatenate([starts, *parts]))
-    return without_early(points)
+    # Threads are listed while they do things: what they did before that says more.
+    kind = points["kind"]
+    listed_late = (kind == Point.ASLEEP) & (np.r_[Point.BEFORE, kind[:-1]] != Point.BEFORE)
+    return without_early(points[~listed_late])
 
 
 def without_early(points: Array) -> Array:
