@@ -20,17 +20,17 @@ class Point(IntEnum):
 
     BEFORE = 0  # the recording begins, and nothing is known of the thread yet
     BORN = 1
-    FAULT_END = 2
-    CALL_END = 3
-    CALL = 4
-    FAULT = 5
-    ENDS = 6  # it exits; it runs on until it leaves the CPU for the last time
-    BLOCKED = 7
-    PREEMPTED = 8
-    EARLY = 9  # blocked, but woken already
-    WOKEN = 10
-    BACK = 11
-    ASLEEP = 12  # it waits already when the recording begins
+    ASLEEP = 2  # it waits already when the recording begins
+    FAULT_END = 3
+    CALL_END = 4
+    CALL = 5
+    FAULT = 6
+    ENDS = 7  # it exits; it runs on until it leaves the CPU for the last time
+    BLOCKED = 8
+    PREEMPTED = 9
+    EARLY = 10  # blocked, but woken already
+    WOKEN = 11
+    BACK = 12
     LOST = 13  # from here on nothing is known, up to the next event of the scheduler
     GONE = 14
 
