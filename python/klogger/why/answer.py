@@ -199,7 +199,8 @@ def chosen(
         groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
         rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
         rows |= np.isin(names, list(choice.programs))
-        title = ", ".join(map(str, [*choice.threads, *choice.programs, *choice.processes]))
+        asked = [f"{events.name(pid)}[{pid}]" for pid in (*choice.threads, *choice.processes)]
+        title = ", ".join([*asked, *choice.programs])
         if not rows.any():
             raise Failure(
                 f"no thread of the log is called '{title}'",
