@@ -27,6 +27,11 @@ AGAIN = 5.0
 LOOK = 0.01
 
 
+def words_of(options: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """How `klogger record` is run with these options, and says what it says as JSON."""
+    return [find_klogger(), "record", "-q", *JSON, *map(str, options)]
+
+
 class Recorder:
     """`options` are of `klogger record`, `command` is what it starts. Messages go to `errors`, with
     the command's standard error. `group`: the process group; 0: a new one, None: ours. To be
@@ -46,7 +51,7 @@ class Recorder:
         group: int | None = 0,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        words = [find_klogger(), "record", "-q", *JSON, *map(str, options)]
+        words = words_of(options)
         self.words = [*words, *(["--", *map(str, command)] if command else [])]
         self.errors = errors
         self.said = Said()

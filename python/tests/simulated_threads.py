@@ -50,7 +50,7 @@ class World:
         self.pipes = [Pipe(PIPE), Pipe(PIPE + 1)]
         self.steps: list[Callable[[Task], Script]] = [
             self.compute, self.compute, self.simple_call, self.minor, self.major, self.locked,
-            self.locked, self.lock_late, self.reads, self.writes, self.sleep, self.poll, self.child,
+            self.locked, self.lock_late, self.reads, self.writes, self.sleep, self.poll, self.child, self.child,
             self.in_kernel, self.in_kernel, self.disk, self.stop, self.pause, self.signals,
             self.signals, self.reclaim, self.receives, self.forks, self.forks,
         ]  # fmt: skip
@@ -59,7 +59,8 @@ class World:
         if child:
             yield self.run()
             self.machine.leave(task)
-        for _ in range(self.machine.random.randint(2, 30)):
+        short = child and self.machine.often(0.6)
+        for _ in range(self.machine.random.randint(*((0, 3) if short else (2, 30)))):
             yield from self.machine.random.choice(self.steps)(task)
         yield from self.exits(task)
 
@@ -211,14 +212,16 @@ class World:
         self.machine.leave(task)
 
     def child(self, task: Task) -> Script:
+        """Waits until a child ends, as for a process or as for a thread."""
         mine = [one for one in self.machine.tasks if one.parent is task and one.status != "dead"]
         if not mine:
             return
-        self.machine.enter(task, "system call", "wait4")
+        call, kind = self.machine.random.choice((("wait4", "child"), ("futex", "futex")))
+        self.machine.enter(task, "system call", call)
         yield self.run(3)
         if any(one.status != "dead" and not one.exits for one in mine):
             self.gives_up(task)
-            yield self.wait("child", 2**64 - 1)
+            yield self.wait(kind, 2**64 - 1)
             yield self.run(3)
         self.machine.leave(task)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from klogger.cli import analysis, compare, dataset, report, sql
-from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch
+from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "python" / "commands.json"
@@ -30,6 +30,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "dataset": dataset.parser,
     "stopwatch": stopwatch.parser,
     "watch": watch.parser,
+    "why": why.parser,
     "top": top.parser,
     "study": study.parser,
     "bench": bench.parser,

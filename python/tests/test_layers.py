@@ -84,9 +84,9 @@ UPWARDS = {
 # The same of `klogger_lab`. Those in the middle know nothing of each other.
 COMMON = {"launched", "recorder", "tracefs", "machine", "build", "signals", "disk", "fiemap"}
 EXPERIMENTS = {"bench", "cluster", "collect", "guest", "stopwatch", "study", "top", "watch"}
-# A method of all named tuples; what Spark gives to Python in no other way; and how a process ends
+# Methods of all named tuples; what Spark gives to Python in no other way; and how a process ends
 # at once, with or without its exit handlers, as Python's multiprocessing has it.
-WELL_KNOWN = ("_replace", "_jsc", "_jsparkSession", "_exit", "_run_exitfuncs")
+WELL_KNOWN = ("_asdict", "_replace", "_jsc", "_jsparkSession", "_exit", "_run_exitfuncs")
 # One program that ends as another does: `klogger stopwatch --html` is the report's page.
 PROGRAMS_OF_PROGRAMS = {("klogger_lab.cli.stopwatch", "klogger.cli.report")}
 

@@ -9,7 +9,9 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import klogger
 from klogger import terminal
 from klogger.cli import (
     Parser,
@@ -25,12 +27,17 @@ from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
 from klogger.outputs import write
 
+if TYPE_CHECKING:
+    from klogger.why.answer import Answer
+
 EPILOG = """\
 examples:
   klogger compare old.klog new.klog                            one run each
   klogger compare old1.klog old2.klog old3.klog --with new1.klog new2.klog new3.klog
   klogger compare old*.klog --with new*.klog --html x.html     with pictures
   klogger compare a.klog b.klog --analysis wakeup_latency      all metrics of this analysis
+  klogger compare --explain old.klog new.klog      of logs of 'klogger why': what of
+                                                   the elapsed time has changed
   klogger compare a*.klog --with b*.klog --metric p99 --fail-on 5%
                                             for CI: exit code 1 if a p99 got worse by more
 
@@ -85,6 +92,11 @@ def parser() -> argparse.ArgumentParser:
         help="exit code 1 if a metric got worse by more than this; needs three runs on each side",
     )
     found.add_argument(
+        "--explain", action="store_true",
+        help="the difference of the elapsed times as a sum of differences of what it went to; "
+        "of logs of 'klogger why'",
+    )  # fmt: skip
+    found.add_argument(
         "--html", metavar="OUT", type=Path, help="write one file that needs no network"
     )
     found.add_argument(
@@ -108,8 +120,10 @@ def main(words: list[str] | None = None) -> int:
 
 def compare(args: argparse.Namespace) -> int:
     a, b = between(args) if args.between else sides(args.logs, args.others)
-    check_enough(args.fail_on, a, b)
     private_as(*a, *b)
+    if args.explain:
+        return explained(args, a, b)
+    check_enough(args.fail_on, a, b)
     with Progress(after=1) as progress:
         found = compare_logs(a, b, args.analysis, args.metric, quiet=False, progress=progress)
         failing = failing_metrics(found, args.fail_on)
@@ -127,6 +141,35 @@ def compare(args: argparse.Namespace) -> int:
     for metric in failing:
         complain(f"worse by more than {100 * args.fail_on:g} %: {metric.name}")
     return 1 if failing else 0
+
+
+def explained(args: argparse.Namespace, a: list[str], b: list[str]) -> int:
+    if args.analysis or args.metric or args.fail_on is not None or args.html:
+        raise Failure("--explain is without --analysis, --metric, --fail-on and --html")
+    from klogger.why import explain
+
+    with Progress(after=1) as progress:
+        found = explain.explain(*([answer_of(log, progress) for log in side] for side in (a, b)))
+    if args.format == "json":
+        json.dump(found.as_json(), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
+        print()
+        return 0
+    with paged():
+        out = terminal.console(sys.stdout)
+        for line in explain.lines(found, out.width):
+            terminal.print_line(out, line)
+    return 0
+
+
+def answer_of(file: str, progress: Progress) -> Answer:
+    from klogger.why import answer
+
+    progress(file)
+    log = klogger.open(file, quiet=False, locked=True)
+    try:
+        return answer.of_log(log, answer.Choice())
+    finally:
+        log.close()
 
 
 def between(args: argparse.Namespace) -> tuple[list[str], list[str]]:

@@ -12,4 +12,5 @@
     follow     what those did meanwhile that a thread waited for
     answer     all together
     text       as text
+    explain    the difference of two
 """

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,7 +168,7 @@ def of_events(
     pids = found.threads.pid
     answer = Answer(
         title=title,
-        elapsed=int(own.ns.sum() + own.amounts.sum()),
+        elapsed=own.whole,
         chosen=[int(p) for p in pids[lives]],
         own=lines(own, bins, unique, pids),
         followed=lines(followed, bins, unique, pids),
@@ -201,7 +201,8 @@ def chosen(
         groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
         rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
         rows |= np.isin(names, list(choice.programs))
-        title = ", ".join(map(str, [*choice.threads, *choice.programs, *choice.processes]))
+        asked = [f"{events.name(pid)}[{pid}]" for pid in (*choice.threads, *choice.processes)]
+        title = ", ".join([*asked, *choice.programs])
         if not rows.any():
             raise Failure(
                 f"no thread of the log is called '{title}'",
@@ -226,72 +227,47 @@ def chosen(
     return lives[kept], since[kept], until[kept], str(title)
 
 
-def rows_of(found: Followed) -> Iterable[tuple[int, int, int, int, int, int, int]]:
-    """By node: ns, times, and the longest with its time and thread."""
-    if not len(found.node):
-        return
-    order = np.lexsort((found.ns, found.node))
-    node = found.node[order]
-    last = np.flatnonzero(np.r_[node[1:] != node[:-1], True])
-    sums = np.add.reduceat(found.ns[order], np.r_[0, last[:-1] + 1])
-    count = np.diff(np.r_[-1, last])
-    for at, ns, times in zip(last.tolist(), sums.tolist(), count.tolist(), strict=True):
-        row = order[at]
-        yield (int(node[at]), ns, times, int(found.ns[row]), int(found.since[row]),
-               int(found.until[row]), int(found.thread[row]))  # fmt: skip
-
-
 def lines(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Line]:
     """By program and bin, the most time first."""
     made: dict[tuple[str, Bin], Line] = {}
 
-    def line(program: str, one: Bin) -> Line:
-        return made.setdefault((program, one), Line(program, one))
+    def line(program: int, one: Bin) -> Line:
+        return made.setdefault((names[program], one), Line(names[program], one))
 
-    for number, ns, times, longest, since, until, thread in rows_of(found):
+    for number, end in found.ends.items():
         node = found.nodes[number]
-        line(names[node.program], bins[node.bin]).add(
-            ns, times, longest, since, until, int(pids[thread])
+        line(node.program, bins[node.bin]).add(
+            end.ns, end.times, end.longest, end.since, end.until, int(pids[end.thread])
         )
-    for column, (group, kind, what) in enumerate(AMOUNT_BINS):
-        amount = found.amounts[:, column]
-        sums = np.bincount(found.node, amount, minlength=len(found.nodes))
-        counts = np.bincount(found.node, amount > 0, minlength=len(found.nodes))
-        for number in np.flatnonzero(sums).tolist():
-            node = found.nodes[number]
-            line(names[node.program], Bin(group, kind, what)).add(
-                int(sums[number]), int(counts[number]), 0, 0, 0, 0
-            )
-    return sorted((one for one in made.values() if one.ns), key=lambda one: (-one.ns, one.program,
-                                                                             one.bin))  # fmt: skip
+        for ns, times, what in zip(end.amounts, end.amount_times, AMOUNT_BINS, strict=True):
+            line(node.program, Bin(*what)).add(int(ns), int(times), 0, 0, 0, 0)
+    return sorted(
+        (one for one in made.values() if one.ns), key=lambda one: (-one.ns, one.program, one.bin)
+    )
 
 
 def chains(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Chain]:
     """Those that cost most: of the nodes below a wait for somebody, those with most time."""
-    by_node = {row[0]: row for row in rows_of(found)}
-    deep = [row for row in by_node.values() if found.nodes[row[0]].above > follow.TOP]
-    deep.sort(key=lambda row: (-row[1], row[0]))
+    deep = [(-end.ns, n) for n, end in found.ends.items() if found.nodes[n].above > follow.TOP]
     total = totals(found)
     made = []
-    for row in deep[:CHAINS]:
-        steps, at = [], row[0]
+    for _, number in sorted(deep)[:CHAINS]:
+        steps, at, end = [], number, found.ends[number]
         while at > follow.TOP:
             node: Node = found.nodes[at]
-            one = Line(names[node.program], bins[node.bin], total[at])
-            steps.append(one)
+            steps.append(Line(names[node.program], bins[node.bin], total[at]))
             at = node.above
-        steps[0].ns = row[1]
-        steps[0].add(0, row[2], row[3], row[4], row[5], int(pids[row[6]]))
+        steps[0].ns = end.ns
+        steps[0].add(0, end.times, end.longest, end.since, end.until, int(pids[end.thread]))
         made.append(Chain(steps[::-1]))
     return made
 
 
 def totals(found: Followed) -> list[int]:
     """The time of each node with all that is below it. A node has a greater number than that
-    above it."""
-    sums: list[Any] = np.bincount(
-        found.node, found.ns + found.amounts.sum(axis=1), minlength=len(found.nodes)
-    ).astype("i8").tolist()  # fmt: skip
+    above it.
+    """
+    sums = [found.ends[n].whole if n in found.ends else 0 for n in range(len(found.nodes))]
     for number in range(len(sums) - 1, follow.TOP, -1):
         above = found.nodes[number].above
         if above > follow.TOP:

@@ -5,6 +5,7 @@ since the log began.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from klogger.failure import Failure
 from klogger.log import Log
 
 SCHEMA = "waits"
+OF_KERNEL = re.compile(r"^(kworker|ksoftirqd|migration|cpuhp|idle_inject|irq_work|rcuc|rcub)/.*")
 Array = npt.NDArray[Any]
 
 # Column -> type, for each table. All have `time` and `cpu`; what the log has not is 0.
@@ -71,6 +73,10 @@ class Events:
 
     def name(self, pid: int) -> str:
         return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
+
+    def program(self, pid: int) -> str:
+        """Its name; threads of the kernel that differ in a number only have one."""
+        return OF_KERNEL.sub(r"\1", self.name(pid))
 
     def call(self, number: int) -> str:
         return self.calls.get(number) or f"system call {number}"

@@ -6,17 +6,19 @@ the sum stays what it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from klogger.failure import Failure
 from klogger.why.events import Array
-from klogger.why.parts import NOBODY, Parts
+from klogger.why.parts import AMOUNTS, NOBODY, Parts
 
 # A chain of more threads is cut; each thread of a chain is another one.
 DEPTH_MAX = 32
+# So many overlaps of spans and parts are worked on at a time.
+BATCH = 1 << 20
 TOP = 0
 
 
@@ -30,19 +32,69 @@ class Node:
 
 
 @dataclass
-class Followed:
-    """`leaves`: for each place where following ends its node; ns without the amounts; the amounts;
-    when it was, and of which thread.
+class End:
+    """What ends at a node, all stretches of time together: ns without the amounts; the amounts, and
+    in how many stretches they are; the longest stretch, when it was, and of which thread.
     """
 
-    nodes: list[Node]
+    ns: int = 0
+    times: int = 0
+    longest: int = 0
+    since: int = 0
+    until: int = 0
+    thread: int = -1
+    amounts: Array = field(default_factory=lambda: np.zeros(len(AMOUNTS), "i8"))
+    amount_times: Array = field(default_factory=lambda: np.zeros(len(AMOUNTS), "i8"))
+
+    @property
+    def whole(self) -> int:
+        return self.ns + int(self.amounts.sum())
+
+
+@dataclass
+class Followed:
+    """`ends`: by the number of its node. `cut`: waits in a circle, which were not followed."""
+
+    nodes: list[Node] = field(default_factory=lambda: [Node(-1, -1, -1)])
+    ends: dict[int, End] = field(default_factory=dict)
+    cut: int = 0
+
+    @property
+    def whole(self) -> int:
+        return sum(end.whole for end in self.ends.values())
+
+    def add(self, found: Leaves) -> None:
+        """Sums up, node by node."""
+        if not len(found.node):
+            return
+        order = np.lexsort((found.ns, found.node))
+        node = found.node[order]
+        last = np.flatnonzero(np.r_[node[1:] != node[:-1], True])
+        first = np.r_[0, last[:-1] + 1]
+        sums = np.add.reduceat(found.ns[order], first)
+        amounts = np.add.reduceat(found.amounts[order], first)
+        times = np.add.reduceat((found.amounts[order] > 0).astype("i8"), first)
+        for at, row in enumerate(order[last].tolist()):
+            end = self.ends.setdefault(int(found.node[row]), End())
+            end.ns += int(sums[at])
+            end.times += int(last[at] - first[at] + 1)
+            end.amounts += amounts[at]
+            end.amount_times += times[at]
+            if found.ns[row] > end.longest or end.thread < 0:
+                end.longest, end.thread = int(found.ns[row]), int(found.thread[row])
+                end.since, end.until = int(found.since[row]), int(found.until[row])
+
+
+@dataclass
+class Leaves:
+    """Stretches of time at which following ends."""
+
     node: Array
     ns: Array
     amounts: Array
     since: Array
     until: Array
     thread: Array
-    cut: int = 0
 
 
 @dataclass
@@ -79,49 +131,61 @@ class Overlaps:
         self.key = parts.thread * self.width + parts.since
         self.end = parts.thread * self.width + parts.until
 
-    def of(self, thread: Array, since: Array, until: Array) -> tuple[Array, Array, Array, Array]:
+    def of(
+        self, thread: Array, since: Array, until: Array
+    ) -> Iterator[tuple[Array, Array, Array, Array]]:
         """For each overlap of a span and a part: the numbers of both, begin and end."""
         low = np.searchsorted(self.end, thread * self.width + since, side="right")
         high = np.searchsorted(self.key, thread * self.width + until, side="left")
-        count = np.maximum(high - low, 0)
-        span = np.repeat(np.arange(len(thread)), count)
-        part = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count) + low[span]
-        begin = np.maximum(self.parts.since[part], since[span])
-        end = np.minimum(self.parts.until[part], until[span])
-        return span, part, begin, end
+        upto = np.cumsum(np.maximum(high - low, 0))
+        for first in range(0, int(upto[-1]) if len(upto) else 0, BATCH):
+            place = np.arange(first, min(first + BATCH, int(upto[-1])))
+            span = np.searchsorted(upto, place, side="right")
+            part = high[span] - (upto[span] - place)
+            begin = np.maximum(self.parts.since[part], since[span])
+            end = np.minimum(self.parts.until[part], until[span])
+            yield span, part, begin, end
 
 
 def follow(
     parts: Parts, roots: Array, since: Array, until: Array, program: Array, bound: bool = True
 ) -> Followed:
     """`program`: a number for the name of each thread. `bound`: follow; else only the roots."""
-    overlaps = Overlaps(parts)
-    nodes = [Node(-1, -1, -1)]
-    known: dict[Node, int] = {}
+    overlaps, found = Overlaps(parts), Followed()
+    number = numbering(found.nodes)
     queue = Queue(roots, since, until, np.full(len(roots), TOP),
                   np.zeros((len(roots), 0), "i8"))  # fmt: skip
-    done: list[tuple[Array, ...]] = []
-    cut = 0
-    number = numbering(nodes, known)
     for depth in range(DEPTH_MAX):
-        if not len(queue.thread):
+        covered, coming = np.zeros(len(queue.thread), "i8"), []
+        for span, part, begin, end in overlaps.of(queue.thread, queue.since, queue.until):
+            covered += np.bincount(span, end - begin, minlength=len(covered)).astype("i8")
+            node = number(queue.node[span], program[parts.thread[part]], parts.bin[part])
+            target = parts.target[part] if bound else np.full(len(part), NOBODY)
+            chain = np.concatenate([queue.chain[span], queue.thread[span][:, None]], axis=1)
+            circle = (target >= 0) & (chain == target[:, None]).any(axis=1)
+            found.cut += int(circle.sum())
+            goes_on = (target >= 0) & ~circle & (depth + 1 < DEPTH_MAX)
+            found.add(leaves(parts, part, begin, end, node, ~goes_on))
+            coming.append(Queue(target[goes_on], begin[goes_on], end[goes_on], node[goes_on],
+                                chain[goes_on]))  # fmt: skip
+        found.add(holes(queue, covered))
+        if not any(len(one.thread) for one in coming):
             break
-        span, part, begin, end = overlaps.of(queue.thread, queue.since, queue.until)
-        done.append(holes(queue, span, end - begin))
-        node = number(queue.node[span], program[parts.thread[part]], parts.bin[part])
-        target = parts.target[part] if bound else np.full(len(part), NOBODY)
-        chain = np.concatenate([queue.chain[span], queue.thread[span][:, None]], axis=1)
-        circle = (target >= 0) & (chain == target[:, None]).any(axis=1)
-        cut += int(circle.sum())
-        goes_on = (target >= 0) & ~circle & (depth + 1 < DEPTH_MAX)
-        done.append(leaves(parts, part, begin, end, node, ~goes_on))
-        queue = Queue(target[goes_on], begin[goes_on], end[goes_on], node[goes_on],
-                      chain[goes_on])  # fmt: skip
-    ends = [np.concatenate(column) for column in zip(*done, strict=True)]
-    return Followed(nodes, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], cut)
+        queue = together(coming)
+    return found
 
 
-def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Array, Array], Array]:
+def together(parts: list[Queue]) -> Queue:
+    return Queue(
+        *(np.concatenate([getattr(one, name) for one in parts])
+          for name in ("thread", "since", "until", "node", "chain"))
+    )  # fmt: skip
+
+
+def numbering(nodes: list[Node]) -> Callable[[Array, Array, Array], Array]:
+    """What gives numbers to nodes, by the node above, program and bin of each."""
+    known: dict[Node, int] = {}
+
     def number(above: Array, program: Array, bin_: Array) -> Array:
         programs, width = int(program.max(initial=0)) + 1, int(bin_.max(initial=0)) + 1
         keys = (above * programs + program) * width + bin_
@@ -144,20 +208,20 @@ def numbering(nodes: list[Node], known: dict[Node, int]) -> Callable[[Array, Arr
     return number
 
 
-def holes(queue: Queue, span: Array, ns: Array) -> tuple[Array, ...]:
+def holes(queue: Queue, covered: Array) -> Leaves:
     """What of a wait the thread that it was for was not there: it stays a wait. A root that was not
-    there has no such time."""
-    covered = np.bincount(span, ns, minlength=len(queue.thread)).astype("i8")
+    there has no such time.
+    """
     rest = np.where(queue.node == TOP, 0, queue.until - queue.since - covered)
     rows = np.flatnonzero(rest > 0)
     above = queue.chain[rows, -1] if queue.chain.shape[1] else np.zeros(0, "i8")
-    return (queue.node[rows], rest[rows], np.zeros((len(rows), 3), "i8"), queue.since[rows],
-            queue.until[rows], above)  # fmt: skip
+    return Leaves(queue.node[rows], rest[rows], np.zeros((len(rows), len(AMOUNTS)), "i8"),
+                  queue.since[rows], queue.until[rows], above)  # fmt: skip
 
 
 def leaves(
     parts: Parts, part: Array, begin: Array, end: Array, node: Array, chosen: Array
-) -> tuple[Array, ...]:
+) -> Leaves:
     part, begin, end = part[chosen], begin[chosen], end[chosen]
     whole = np.maximum(parts.ns[part], 1)
     low, high = (begin - parts.since[part]) / whole, (end - parts.since[part]) / whole
@@ -167,4 +231,4 @@ def leaves(
         share = np.floor(amount * high).astype("i8") - np.floor(amount * low).astype("i8")
         amounts[:, column] = np.minimum(share, left)
         left = left - amounts[:, column]
-    return node[chosen], left, amounts, begin, end, parts.thread[part]
+    return Leaves(node[chosen], left, amounts, begin, end, parts.thread[part])

@@ -115,7 +115,7 @@ def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:
 def names_of(events: Events, pids: Array) -> tuple[list[str], Array]:
     """All names that these threads have, and the place of each in the list."""
     unique, which = np.unique(pids, return_inverse=True)
-    called = [events.name(pid) if pid > 0 else "" for pid in unique.tolist()]
+    called = [events.program(pid) if pid > 0 else "" for pid in unique.tolist()]
     names, place = np.unique(np.array(called, dtype=object), return_inverse=True)
     return names.tolist(), place.astype("i8")[which]
 
@@ -200,8 +200,8 @@ def queue_bin(events: Events, bins: Bins, who: int, preempted: int, is_throttled
     if who == 0:
         return bins.number(COULD_RUN, "wake-up", "of an idle CPU")
     if preempted:
-        return bins.number(COULD_RUN, "preempted", f"by {events.name(who)}")
-    return bins.number(COULD_RUN, "queued", f"behind {events.name(who)}")
+        return bins.number(COULD_RUN, "preempted", f"by {events.program(who)}")
+    return bins.number(COULD_RUN, "queued", f"behind {events.program(who)}")
 
 
 def amounts_of(events: Events, found: Spans) -> Array:

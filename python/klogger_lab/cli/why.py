@@ -19,11 +19,11 @@ from klogger import outputs, terminal
 from klogger.cli import Parser, Progress, add_common, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure
-from klogger.program import JSON, find_klogger
 from klogger.why import answer, text
 from klogger.why.answer import Answer, Choice
 from klogger_lab import launched
 from klogger_lab.cli import seconds, split
+from klogger_lab.recorder import words_of
 
 USAGE = "klogger why [OPTIONS] [LOG] [-- COMMAND...]"
 LOG = "why.klog"
@@ -144,7 +144,7 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
 
 def options(args: argparse.Namespace, log: Path) -> list[str]:
     """Of `klogger record`."""
-    found = ["-q", "-s", "waits", "-o", str(log)]
+    found = ["-s", "waits", "-o", str(log)]
     if args.depth == "quick":
         found += ["--set", "waits.calls=false", "--set", "waits.faults=false"]
     for pid in args.pid:
@@ -156,8 +156,7 @@ def options(args: argparse.Namespace, log: Path) -> list[str]:
 
 def record(args: argparse.Namespace, command: list[str], log: Path, messages: Path) -> int:
     """The exit code of the command. The messages of the recorder are passed on."""
-    words = [find_klogger(), "record", *JSON, *options(args, log)]
-    process = launched.start(words, command, messages)
+    process = launched.start(words_of(options(args, log)), command, messages)
     with launched.signals_are_the_commands(process.terminate, is_any=bool(command)):
         code = launched.exit_code(process)
     said = launched.said(messages)

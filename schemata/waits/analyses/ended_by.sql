@@ -14,26 +14,26 @@
 -- column max [ns, max]: the longest
 -- empty: no thread in scope waited while the log was recorded
 
-CREATE TEMP VIEW wakers_seen AS
+CREATE TEMP VIEW ended_by_seen AS
 SELECT pid, time, woken_ns - from_ns AS ns, waker, source FROM wait;
-CREATE TEMP TABLE wakers AS
+CREATE TEMP TABLE ended_by AS
 SELECT program, CASE source WHEN 0 THEN comm(waker, time) ELSE wake_source(source) END AS waker, ns
-FROM klogger.with_program('wakers_seen');
+FROM klogger.with_program('ended_by_seen');
 
 -- table
 SELECT program, waker, count(*) AS times, sum(ns)::BIGINT AS total, quantile_disc(ns, 0.5) AS p50,
     max(ns) AS max
-FROM wakers GROUP BY program, waker ORDER BY total DESC, program, waker;
+FROM ended_by GROUP BY program, waker ORDER BY total DESC, program, waker;
 
 -- picture
 WITH most AS (
-    SELECT program, row_number() OVER (ORDER BY sum(ns) DESC, program) AS rank FROM wakers
+    SELECT program, row_number() OVER (ORDER BY sum(ns) DESC, program) AS rank FROM ended_by
     GROUP BY program
 ), others AS (
-    SELECT waker, row_number() OVER (ORDER BY sum(ns) DESC, waker) AS place FROM wakers GROUP BY waker
+    SELECT waker, row_number() OVER (ORDER BY sum(ns) DESC, waker) AS place FROM ended_by GROUP BY waker
 )
 SELECT waker, program, sum(ns)::BIGINT AS total
-FROM wakers JOIN most USING (program) JOIN others USING (waker) WHERE rank <= 14 AND place <= 14
+FROM ended_by JOIN most USING (program) JOIN others USING (waker) WHERE rank <= 14 AND place <= 14
 GROUP BY ALL ORDER BY min(rank), min(place);
 
 -- finding
@@ -42,8 +42,8 @@ SELECT format('{} ended {:.0f} % of the time that {} waited.', waker, 100 * shar
 FROM (
     SELECT program, waker, sum(ns) / sum(sum(ns)) OVER (PARTITION BY program) AS share,
         sum(sum(ns)) OVER (PARTITION BY program) / sum(sum(ns)) OVER () AS part
-    FROM wakers GROUP BY program, waker
+    FROM ended_by GROUP BY program, waker
 ) WHERE share > 0.5 QUALIFY row_number() OVER (ORDER BY share * part DESC, program, waker) = 1;
 
 -- histogram
-SELECT program, waker, klogger.histogram_of(ns) AS each FROM wakers GROUP BY program, waker;
+SELECT program, waker, klogger.histogram_of(ns) AS each FROM ended_by GROUP BY program, waker;

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger why` on small logs: its words, its options, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from klogger import smalllog
+from klogger.cli import compare
+from klogger.why import explain, text
+from klogger.why.answer import Answer, Line
+from klogger.why.bins import GROUPS, Bin
+from klogger_lab.cli import why
+
+SCHEMA = Path(__file__).resolve().parents[2] / "schemata/waits/waits.klogger"
+US = 1000
+# A command that asks a child, which asks a timer. Times in µs.
+EVENTS = """
+    10 PROCESS_EXEC pid=20 old_pid=20 filename=/bin/parent
+    10 BACK pid=20 prev=0
+    20 PROCESS_FORK parent=20 ppid=20 pid=21 tgid=21 comm=child
+    30 BLOCKED pid=20 next=21 call=61 state=1
+    30 BACK pid=21 prev=20
+    40 BLOCKED pid=21 next=0 call=35 state=1
+    940 WOKEN pid=21 waker=0 source=1
+    950 BACK pid=21 prev=0
+    960 WOKEN pid=20 waker=21 call=231
+    970 PROCESS_EXIT pid=21
+    980 BLOCKED pid=21 next=20 call=231 state=128
+    980 BACK pid=20 prev=21
+    1000 CALLED pid=20 took=970 call=61
+    1000 MARK number=7 text=half
+    1090 PROCESS_EXIT pid=20
+    1100 BLOCKED pid=20 next=0 call=231 state=128
+"""
+
+
+def number(word: str) -> int | str:
+    return int(word) if word.lstrip("-").isdigit() else word
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    con = duckdb.connect()
+    events = smalllog.events_of(str(SCHEMA))
+    smalllog.create_tables(con, events)
+    columns = {
+        table: [name for (name,) in con.execute(
+            f"SELECT column_name FROM duckdb_columns() WHERE table_name = '{table}'"
+            " ORDER BY column_index").fetchall()]
+        for table in {line.split()[1] for line in EVENTS.strip().splitlines()}
+    }  # fmt: skip
+    for serial, line in enumerate(EVENTS.strip().splitlines()):
+        time, table, *pairs = line.split()
+        row: dict[str, int | str] = {"time": int(time) * US, "cpu": 0, "serial": serial}
+        row |= {name: number(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+        if "took" in row:
+            row["took"] = int(row["took"]) * US
+        values = [row.get(name, 0) for name in columns[table]]
+        con.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+    processes = [(20, "parent", 0, None), (21, "child\x1b[2J", 20 * US, None)]
+    out = tmp_path_factory.mktemp("why") / "log"
+    return smalllog.write_log(con, out, schema=str(SCHEMA), processes=processes, end=1200 * US)
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code = why.main([*map(str, words)])
+    return code, *capsys.readouterr()
+
+
+def test_a_wait_is_followed(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = asked(capsys, log, "--thread", 20, "--format", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert sum(one["ns"] for one in found["bins"]) == found["elapsed_ns"] == 1100 * US
+    assert sum(one["ns"] for one in found["followed"]) == found["elapsed_ns"]
+    (chain, *_) = found["because"]
+    assert [(step["kind"], step["ns"]) for step in chain] == [
+        ("child", 930 * US), ("timer", 900 * US)
+    ]  # fmt: skip
+    assert chain[1]["longest"] == {
+        "ns": 900 * US, "from_ns": 40 * US, "to_ns": 940 * US, "thread": 21
+    }  # fmt: skip
+
+
+def test_the_answer_fits_and_does_not_act_on_a_terminal(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = asked(capsys, log, "--thread", 20)
+    assert code == 0
+    assert "parent[20]: 1.10 ms elapsed" in out
+    words = " ".join(out.split())
+    assert "Of these, child" in words and "waited 900 µs for timer" in words
+    assert "\x1b" not in out
+    lines = [line for line in out.splitlines() if "klogger cat" not in line]
+    assert max(map(len, lines)) <= 80
+
+
+def test_between_marks(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = asked(capsys, log, "--between", "half", "9")
+    assert (code, err) == (
+        2, "klogger: the log has no mark '9'\n  help: it has: 7 half\n"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is neither a command nor a log"),
+        (["LOG", "--", "true"], "give a log, or what is to be recorded, not both"),
+        (["LOG", "--program", "none"], "no thread of the log is called 'none'"),
+        (["--", "no such command"], "cannot run 'no such command'"),
+        (["--for", "long", "--", "true"], "--for 'long' is no time"),
+    ],
+)
+def test_what_is_refused(
+    log: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    given = [str(log) if word == "LOG" else word for word in words]
+    code, out, err = asked(capsys, *given)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "help: " in err or "--for" in said
+
+
+def an_answer(seed: int) -> Answer:
+    chance = random.Random(seed)
+    made = [
+        Line(f"program {chance.randrange(3)}", Bin(chance.choice(GROUPS), f"kind {at}"),
+             chance.randrange(10**9))
+        for at in range(chance.randrange(1, 9))
+    ]  # fmt: skip
+    return Answer("any", sum(one.ns for one in made), [1], made, made)
+
+
+@pytest.mark.parametrize("runs", [1, 2, 5])
+def test_the_parts_of_a_difference_are_the_whole(runs: int) -> None:
+    sides = [[an_answer(side * 100 + n) for n in range(runs)] for side in (1, 2)]
+    found = explain.explain(*sides)
+    change = sum(part.change for part in found.parts)
+    assert change == pytest.approx(found.whole.change, abs=1)
+    means = [sum(one.elapsed for one in side) / runs for side in sides]
+    assert found.whole.change == pytest.approx(means[1] - means[0], abs=1)
+    assert all((part.low is None) == (runs < explain.RUNS_MIN) for part in found.parts)
+    assert max(len(line) for line, _ in explain.lines(found, 80)) <= 80
+
+
+def test_a_log_beside_itself_has_no_difference(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare.main(["--explain", str(log), str(log), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["whole"]["change_ns"] == 0
+    assert {part["change_ns"] for part in found["parts"]} == {0}
+
+
+def test_explain_goes_alone(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare.main(["--explain", str(log), str(log), "--fail-on", "5%"]) == 2
+    assert "--explain is without" in capsys.readouterr().err
+
+
+def test_shares_of_nothing() -> None:
+    empty = Answer("any", 0, [1], [], [])
+    assert "any: 0 ns elapsed" in [line for line, _ in text.lines(empty, "", 80)]
