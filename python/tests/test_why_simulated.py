@@ -132,6 +132,9 @@ def with_losses(seed: int) -> list[str]:
     if not made:
         return []
     found, true = by_kind(times(made.own)), by_kind(played.own())
+    for (program, bin_), ns in played.own().items():
+        # Up to PROCESS_EXIT it is user code, if UNRETURNED does not say more.
+        true[program, RAN, "user code"] += ns if bin_.what == "exit_group" else 0
     more = [f"{key}: {ns} ns, are {true[key]} ns" for key, ns in found.items() if ns > true[key]]
     return more + sums(made)
 
