@@ -50,8 +50,8 @@ class World:
         self.pipes = [Pipe(PIPE), Pipe(PIPE + 1)]
         self.steps: list[Callable[[Task], Script]] = [
             self.compute, self.compute, self.simple_call, self.minor, self.major, self.locked,
-            self.locked, self.lock_late, self.reads, self.writes, self.sleep, self.poll, self.child, self.child,
-            self.in_kernel, self.in_kernel, self.disk, self.stop, self.pause, self.signals,
+            self.locked, self.lock_late, self.reads, self.writes, self.sleep, self.poll, self.child,
+            self.child, self.in_kernel, self.in_kernel, self.disk, self.stop, self.pause, self.signals,
             self.signals, self.reclaim, self.receives, self.forks, self.forks,
         ]  # fmt: skip
 

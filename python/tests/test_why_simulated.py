@@ -109,8 +109,8 @@ def gaps_in(played: Recording, source: random.Random) -> list[tuple[int, int, in
             cpu = source.choice((row["cpu"], row["cpu"], -1))
             gaps.append((cpu, row["time"] - 1, row["time"] + 1))
         else:
-            since = source.randrange(machine.begin, machine.now)
-            longest = (machine.now - since) // source.choice((1, 8, 32)) + 1
+            since = source.randrange(machine.begin, max(machine.now, machine.begin + 1))
+            longest = max(machine.now - since, 0) // source.choice((1, 8, 32)) + 1
             cpu = source.randrange(-1, len(machine.cpus))
             gaps.append((cpu, since, since + source.randint(1, longest)))
     return gaps
