@@ -110,10 +110,26 @@ def lives(events: Events) -> Threads:
     rows += [
         (int(pid), int(time), True) for pid, time in zip(born["pid"], born["time"], strict=True)
     ]
+    rows += reused(events, seen)
     rows.sort()
     return Threads(
         *(np.array([row[i] for row in rows], dtype=t) for i, t in enumerate(("i8", "i8", "?")))
     )
+
+
+def reused(events: Events, seen: list[Array]) -> list[tuple[int, int, bool]]:
+    """Who has events after the end of a thread with its number, and whose beginning is lost."""
+    blocked, born = events.tables["BLOCKED"], events.tables["PROCESS_FORK"]
+    gone = blocked[blocked["state"] & ENDED != 0]
+    tables = [*seen, born, gone]
+    pid, time = (np.concatenate([table[name] for table in tables]) for name in ("pid", "time"))
+    last = len(pid) - len(gone)
+    here = np.arange(len(pid))
+    is_gone, is_end = here >= last, here >= last - len(born)
+    order = np.lexsort((is_gone, time, pid))
+    pid, time, is_gone, is_end = pid[order], time[order], is_gone[order], is_end[order]
+    again = np.flatnonzero(is_gone[:-1] & ~is_end[1:] & (pid[1:] == pid[:-1])) + 1
+    return [(int(pid[at]), int(time[at]), False) for at in again]
 
 
 def points_of(threads: Threads, table: Array, times: Array, kind: int, chosen: Array) -> Array:
