@@ -51,8 +51,8 @@ class World:
         self.steps: list[Callable[[Task], Script]] = [
             self.compute, self.compute, self.simple_call, self.minor, self.major, self.locked,
             self.locked, self.lock_late, self.reads, self.writes, self.sleep, self.poll, self.child,
-            self.child, self.in_kernel, self.in_kernel, self.disk, self.stop, self.pause, self.signals,
-            self.signals, self.reclaim, self.receives, self.forks, self.forks,
+            self.child, self.in_kernel, self.in_kernel, self.disk, self.stop, self.pause,
+            self.signals, self.signals, self.reclaim, self.receives, self.forks, self.forks,
         ]  # fmt: skip
 
     def script(self, task: Task, child: bool) -> Script:

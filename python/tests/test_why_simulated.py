@@ -69,7 +69,20 @@ def of_all_threads(seed: int) -> list[str]:
         return sums(made)
     own = differences(times(made.own), played.own())
     followed = differences(times(made.followed), played.followed(played.tasks))
-    return own + followed + sums(made) + made.notes
+    return own + followed + sums(made) + made.notes + groups(made, played)
+
+
+def groups(made: Answer, played: Recording) -> list[str]:
+    """The table of threads."""
+    found: Counter[tuple[str, str]] = Counter()
+    true: Counter[tuple[str, str]] = Counter()
+    for one in made.threads:
+        found.update({(one.name, group): ns for group, ns in one.groups.items()})
+    for (program, bin_), ns in played.own().items():
+        true[program, bin_.group] += ns
+    return [
+        f"{key}: {found[key]} ns, is {true[key]} ns" for key in found if found[key] != true[key]
+    ]
 
 
 def of_the_command(seed: int) -> list[str]:

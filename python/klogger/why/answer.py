@@ -275,23 +275,34 @@ def totals(found: Followed) -> list[int]:
     return sums
 
 
+def cells(whole: parts.Parts, width: int) -> tuple[Array, Array, Array]:
+    """Threads, the bins that each has, and ns. There may be too many of both for a matrix."""
+    key = whole.thread * width + whole.bin
+    order = np.argsort(key, kind="stable")
+    key, ns = key[order], whole.ns[order]
+    begins = np.flatnonzero(np.r_[True, key[1:] != key[:-1]][: len(key)])
+    sums = np.add.reduceat(ns, begins) if len(begins) else ns
+    return key[begins] // max(width, 1), key[begins] % max(width, 1), sums
+
+
 def table(found: spans.Spans, whole: parts.Parts, bins: Bins, events: Events) -> list[Thread]:
     """All threads, those with most time first."""
     pids = found.threads.pid
-    width = len(bins.all)
-    cells = (
-        np.bincount(whole.thread * width + whole.bin, whole.ns, minlength=len(pids) * width)
-        .reshape(len(pids), width)
-        .astype("i8")
-    )
-    group = np.array([GROUPS.index(one.group) for one in bins.all])
+    thread, bin_, ns = cells(whole, len(bins.all))
+    group = np.array([GROUPS.index(one.group) for one in bins.all], dtype="i8")
+    sums = np.zeros((len(pids), len(GROUPS)), "i8")
+    np.add.at(sums, (thread, group[bin_]), ns)
+    # The longest of each that is not on a CPU comes first.
+    order = np.lexsort((bin_, -ns, thread))
+    order = order[group[bin_[order]] != GROUPS.index(RAN)]
+    owner, first = np.unique(thread[order], return_index=True)
+    most = dict(zip(owner.tolist(), order[first].tolist(), strict=True))
     made = []
-    for at, pid in enumerate(pids.tolist()):
-        row = cells[at]
-        sums = {name: int(row[group == number].sum()) for number, name in enumerate(GROUPS)}
-        most = int(np.argmax(np.where(group == GROUPS.index(RAN), -1, row))) if width else 0
-        made.append(Thread(pid, events.name(pid), int(row.sum()), sums,
-                           bins[most] if row[most] > 0 else None, int(row[most])))  # fmt: skip
+    for at, (pid, row) in enumerate(zip(pids.tolist(), sums.tolist(), strict=True)):
+        longest = most.get(at)
+        made.append(Thread(pid, events.name(pid), sum(row), dict(zip(GROUPS, row, strict=True)),
+                           None if longest is None else bins[bin_[longest]],
+                           0 if longest is None else int(ns[longest])))  # fmt: skip
     return sorted(made, key=lambda one: (-one.elapsed, one.pid))
 
 
