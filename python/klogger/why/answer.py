@@ -301,7 +301,7 @@ def table(found: spans.Spans, whole: parts.Parts, bins: Bins, events: Events) ->
     for at, (pid, row) in enumerate(zip(pids.tolist(), sums.tolist(), strict=True)):
         longest = most.get(at)
         made.append(Thread(pid, events.name(pid), sum(row), dict(zip(GROUPS, row, strict=True)),
-                           None if longest is None else bins[bin_[longest]],
+                           None if longest is None else bins[int(bin_[longest])],
                            0 if longest is None else int(ns[longest])))  # fmt: skip
     return sorted(made, key=lambda one: (-one.elapsed, one.pid))
 

@@ -226,7 +226,8 @@ def untils(events: Events, threads: Threads, points: Array) -> Array:
         return np.zeros(0, "i8")
     thread, time, pid = points["thread"], points["time"], threads.pid
     ends = np.r_[np.where(pid[1:] == pid[:-1], threads.first[1:], events.end), events.end]
-    return np.r_[np.where(thread[1:] == thread[:-1], time[1:], ends[thread[:-1]]), ends[thread[-1]]]
+    after = np.where(thread[1:] == thread[:-1], time[1:], ends[thread[:-1]])
+    return np.asarray(np.r_[after, ends[thread[-1]]])
 
 
 def touched(gaps: Array, since: Array, until: Array) -> Array:
