@@ -9,9 +9,10 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-import klogger
 import pytest
 from oracles import answers
+
+import klogger
 
 PROGRAM = Path(__file__).parent / "programs/named_locks.c"
 LIBRARY = """
