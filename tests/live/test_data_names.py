@@ -66,7 +66,8 @@ def built(tmp_path_factory):
 def recorded(recorder, *command, schema: Path | None = None):
     waits = recorder.dir / "waits.klogger"
     waits.write_text(WAITS)
-    done, path = recorder.run("-s", schema or waits, "--", *command)
+    options = [] if "--" in command else ["--"]
+    done, path = recorder.run("-s", schema or waits, *options, *command)
     assert done.code == 0, done.err
     told = [line.split() for line in done.out.splitlines()]
     return told, path
@@ -140,6 +141,44 @@ def test_a_program_that_was_replaced_has_no_names(recorder, built, tmp_path):
     found = counts(path)
     assert not any(lock.startswith(("global_lock", "static_lock", "program+")) for lock in found)
     assert found["library_data"] == TIMES["library_data"]
+
+
+def test_names_are_found_later_in_debug_information(recorder, built, tmp_path):
+    """By the build id, of a stripped program: without any user stack in the log."""
+    _, path = recorded(recorder, built / "pie_stripped", built / "library.so",
+                       built / "shared.queue")  # fmt: skip
+    notes = subprocess.run(
+        ["readelf", "-n", built / "pie"], capture_output=True, text=True, check=True
+    ).stdout
+    build_id = re.search(r"Build ID: ([0-9a-f]+)", notes)
+    if build_id is None:
+        pytest.skip("this linker makes no build ids")
+    folder = tmp_path / "debug/.build-id" / build_id[1][:2]
+    folder.mkdir(parents=True)
+    debug = folder / f"{build_id[1][2:]}.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", built / "pie", debug], check=True)
+    done = recorder.command("symbolize", path, "--debug-dir", tmp_path / "debug")
+    assert done.code == 0, done.err
+    found = counts(path)
+    assert {lock: found[lock] for lock in TIMES} == TIMES
+
+
+def test_a_process_that_was_there_before(recorder, built):
+    program = subprocess.Popen(
+        [built / "pie", built / "library.so", built / "shared.queue", "pause"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stdout.readline() == "mapped\n"
+    # Until it has ended, or nearly: its parent is this test.
+    ended = f"grep -q 'State:.Z' /proc/{program.pid}/status"
+    go_on = f"echo > /proc/{program.pid}/fd/0; until {ended}; do sleep 0.02; done"
+    try:
+        _, path = recorded(recorder, "-a", "--", "bash", "-c", go_on)
+    finally:
+        program.kill()
+        program.communicate()
+    found = counts(path, f"tgid = {program.pid}")
+    assert {lock: found[lock] for lock in TIMES} == TIMES
 
 
 def test_data_of_the_kernel(recorder, tmp_path):

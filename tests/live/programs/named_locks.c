@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Waits a planted number of times for each of several locks: named_locks LIBRARY SHARED
- * Prints a name and the address of each lock.
+ * Waits a planted number of times for each of several locks: named_locks LIBRARY SHARED [pause]
+ * Prints a name and the address of each lock. With `pause`, it waits for input before.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,6 +38,12 @@ int main(int count, char **words)
     data = (unsigned int *(*)(void))dlsym(library, "data");
     bss = (unsigned int *(*)(void))dlsym(library, "bss");
     shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    /* All is mapped. */
+    if (count > 3) {
+        puts("mapped");
+        fflush(stdout);
+        getchar();
+    }
     wait_for(&global_lock, 3, FUTEX_WAIT_PRIVATE, "global_lock");
     wait_for(&static_lock, 5, FUTEX_WAIT_PRIVATE, "static_lock");
     wait_for(&table.lock, 7, FUTEX_WAIT_PRIVATE, "table+0x40");
