@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from oracles import Log, answers
 
+import klogger
+
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/futex/futex.klogger"
 CPUS = os.cpu_count() or 1
 
@@ -30,10 +32,16 @@ class Locks:
 
     def is_of(self, row: dict, address: str) -> bool:
         """Whether a row of an analysis is of the lock at this address, which has a name."""
-        at = f"lock = {int(address, 16)}"
-        (name,) = self.log.one(f"SELECT list(DISTINCT data(lock, tgid, time)) FROM WAIT WHERE {at}")
-        assert not name.startswith("0x")
+        name = self.name_of(address)
         return row["lock"].startswith(f"{name} (user_locks[")
+
+    def name_of(self, address: str) -> str:
+        at = f"lock = {int(address, 16)}"
+        with klogger.open(self.path) as log:
+            query = f"SELECT DISTINCT data(lock, tgid, time) FROM WAIT WHERE {at}"
+            ((name,),) = log.rows(query)
+        assert not name.startswith("0x")
+        return name
 
     def tables(self) -> dict:
         return answers(self.klogger, self.path)
@@ -97,7 +105,7 @@ def test_a_dead_lock_is_found(recorder, workloads):
     locks = Locks(recorder, workloads, "deadlock")
     tables = locks.tables()
     (cycle,) = tables["cycles"]
-    assert sorted(cycle["locks"].split(" -> ")) == sorted(locks.words)
+    assert sorted(cycle["locks"].split(" -> ")) == sorted(map(locks.name_of, locks.words))
     waits = locks.log.rows("SELECT DISTINCT tid FROM WAIT WHERE expected = 2")
     named = {int(word.split("[")[1].rstrip("]")) for word in cycle["threads"].split(" -> ")}
     assert named == {tid for (tid,) in waits}

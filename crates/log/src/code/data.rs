@@ -120,9 +120,12 @@ fn place(word: &str) -> Option<DataPlace> {
     })
 }
 
+/// From when on an address is what.
+type Meanings = Vec<(u64, Option<String>)>;
+
 /// The names of the data of a log, by process (0: the kernel) and address.
 #[derive(Clone, Debug, Default)]
-pub struct Data(HashMap<(u32, u64), Vec<(u64, Option<String>)>>);
+pub struct Data(HashMap<(u32, u64), Meanings>);
 
 /// An address of data and its name from a time on.
 pub struct Named<'a> {
