@@ -260,6 +260,9 @@ pub enum Decode {
     Thread,
     /// An address in code; the symbol table has its name.
     Code,
+    /// An address of data: of a variable of the kernel, or of the program that the event's `tgid`
+    /// is.
+    Data,
     /// A kernel stack: the number from `klogger_stack()`, which identifies a row in the table of
     /// stacks; 0: none.
     Stack,
@@ -422,6 +425,12 @@ impl Schema {
     /// The counters of all its `arch` blocks.
     pub fn counters(&self) -> impl Iterator<Item = &Counter> {
         self.arch.iter().flat_map(|arch| &arch.counters)
+    }
+
+    /// Whether an event has an address of data, and whose it is if it is one of a program.
+    pub fn has_data_of_programs(&self) -> bool {
+        let has_data = |e: &&Event| e.fields.iter().any(|f| f.decode == Decode::Data);
+        self.events.iter().filter(has_data).any(|e| e.fields.iter().any(|f| f.name == "tgid"))
     }
 
     pub fn event(&self, name: &str) -> Option<&Event> {

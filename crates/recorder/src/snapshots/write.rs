@@ -147,11 +147,13 @@ fn names(
         all.into_iter().filter(|(number, _)| used.contains(&u64::from(*number))).collect()
     });
     let names = Names::of(events, kernel, ledger);
-    match stacks.user {
+    let data = super::used::data(cut, events);
+    let names = match stacks.user {
         Some(mut found) => {
             found.code.stacks.retain(|stack| used.contains(&stack.number));
-            names.with_code(found, ledger)
+            names.with_code(found, &data, ledger)
         }
         None => names,
-    }
+    };
+    names.with_kernel_data(&data, ledger)
 }
