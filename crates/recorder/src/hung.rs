@@ -207,7 +207,7 @@ mod tests {
         assert!(said.len() == 1 && second, "{said:?}");
         assert!(said[0].starts_with("writing x.klog has taken 7 s: its file system"), "{said:?}");
         assert!(said[0].contains("a second Ctrl-C (or SIGTERM) ends"), "{said:?}");
-        // A signal has come meanwhile; the other hangs as well. Two calls of one file are told once.
+        // A signal has come meanwhile; the other hangs as well. Two calls of a file are told once.
         let (said, second) = look(&[calls[0].clone(), log.clone(), call("lines", 97)], 103, true);
         assert!(said.len() == 1 && second, "{said:?}");
         assert!(said[0].contains("lines") && said[0].contains("another Ctrl-C"), "{said:?}");
