@@ -140,7 +140,8 @@ pub fn write_events(
 /// The decodings of the log's schemata, and that of errors, unless a schema has one of this name.
 pub fn write_decodings(dir: &Folder, preamble: &Preamble) -> Result<(), ParquetError> {
     let own = errors();
-    let own = Some(&own).filter(|own| preamble.decodings.iter().all(|d| d.name != own.name));
+    let own = Some(&own)
+        .filter(|own| preamble.decodings.iter().all(|d| !d.name.eq_ignore_ascii_case(&own.name)));
     let rows = || {
         let all = preamble.decodings.iter().chain(own);
         all.flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)))

@@ -5,6 +5,7 @@
 //! came from, except by the name and text which diagnostics and `#line` need.
 
 mod arch;
+mod decoding;
 mod module;
 mod parameter;
 mod poll;
@@ -17,6 +18,7 @@ pub use crate::contexts::Context;
 pub use crate::counted::Counted;
 use crate::include::Includes;
 pub use arch::{Arch, Counter};
+pub use decoding::Decoding;
 pub use module::Module;
 pub use parameter::Parameter;
 pub use poll::{Poll, Source};
@@ -278,15 +280,6 @@ pub enum Decode {
     Path,
     /// A table of [`Decoding`], by name.
     Table(String),
-}
-
-/// `enum NAME { ... }` or `flags NAME { ... }`: texts for values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decoding {
-    pub name: String,
-    /// Bits that can be combined, rather than alternatives.
-    pub flags: bool,
-    pub values: Vec<(u64, String)>,
 }
 
 #[derive(Clone, Debug)]

@@ -40,11 +40,9 @@ impl Session {
         attach: Duration,
     ) -> Result<Outcome, Error> {
         let piped = is_stdout(&self.options.output);
-        let _hung = hung::Watch::start(&self.options.output, self.options.tell_hung);
-        if piped {
-            // If the reader of the pipe does not read, all threads may wait for it.
-            os::end_by_second_signal();
-        }
+        let _hung = hung::Watch::start(self.options.tell_hung);
+        // If the reader of the pipe does not read, all threads may wait for it.
+        let _second = piped.then(os::SecondEnds::begin);
         let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
         if piped {
             os::end_by_signals();
