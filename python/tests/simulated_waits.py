@@ -52,14 +52,14 @@ class Kind(NamedTuple):
 
 
 ASKED = ("timer", "nanosleep that it asked for")
-LATE_FUTEX, LATE_POLL = ("timer", "futex timed out"), ("timer", "poll timed out")
+LATE_FUTEX, LATE_POLL = ("timer", "futex, ended by a timer"), ("timer", "poll, ended by a timer")
 KINDS = {
     "futex": Kind("futex", 1, ("lock", "{argument:#x} (futex)"), ("lock", "not known (futex)"),
                   timed=LATE_FUTEX),
     "read": Kind("read", 2, ("pipe", "read{by}"), ("read", ""),
-                 timed=("timer", "read pipe: timed out")),
+                 timed=("timer", "read, ended by a timer")),
     "write": Kind("write", 13, ("pipe", "write{by}"), ("write", ""),
-                  timed=("timer", "write pipe: timed out")),
+                  timed=("timer", "write, ended by a timer")),
     "sleep": Kind("nanosleep", 3, ASKED, ASKED, follows=False, timed=ASKED),
     "poll": Kind("poll", 4, ("events", "poll{by}"), ("events", "poll{by}"), timed=LATE_POLL),
     "child": Kind("wait4", 5, ("child", "{name}"), ("child", "{name}")),
@@ -73,7 +73,7 @@ KINDS = {
     "pause": Kind("pause", 10, ("signal", ""), ("signal", "")),
     "reclaim": Kind("unlink", 11, ("reclaim", "of memory"), ("unlink", ""), follows=False, state=2),
     "receive": Kind("recvfrom", 12, ("socket", "recvfrom{by}"), ("recvfrom", ""),
-                    timed=("timer", "recvfrom socket: timed out")),
+                    timed=("timer", "recvfrom, ended by a timer")),
 }  # fmt: skip
 
 
@@ -105,6 +105,9 @@ def expected(
     if (source, number) == (SOFT, NET_RX) and kind.call in ("poll", "recvfrom") and not plain:
         by_thread = follows = call >= 0 and CALLS[call] == "write"
         name, what = "network", kind.call + "{by}"
+    ends = plain or kind.call in ("futex", "read", "write", "nanosleep", "poll", "wait4", "recvfrom")
+    if by_thread and call >= 0 and CALLS[call] == "kill" and ends:
+        return "interrupted", f"{kind.call}, by a signal of {waker}".lstrip(", "), False
     waker = waker if by_thread else ""
     what = what.format(argument=wait.argument, by=f" ({waker})" if waker else "", name=waker)
     return name, what, follows

@@ -13,13 +13,15 @@ from klogger import losses
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.why import events as reading
-from klogger.why import follow, parts, spans
+from klogger.why import follow, parts, points, spans
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
 from klogger.why.events import Array, Events
 from klogger.why.follow import Followed, Node
 from klogger.why.points import Point
 
 CHAINS = 3
+# Chains of less of the elapsed time say nothing.
+LEAST = 0.005
 RECORD = "klogger why -- COMMAND"
 # The bins of the amounts that have no place in time.
 AMOUNT_BINS = (
@@ -156,8 +158,8 @@ def of_events(
     events = reading.checked(events)
     bins = Bins()
     found = spans.find(events)
-    whole = parts.find(events, found, bins)
-    lives, since, until, title = chosen(events, found, choice, command)
+    whole = since_exec(parts.find(events, found, bins), events, found.threads, command)
+    lives, since, until, title = chosen(events, found.threads, whole, choice, command)
     names = [events.name(int(pid)) for pid in found.threads.pid]
     unique = sorted(set(names))
     numbers = {name: number for number, name in enumerate(unique)}
@@ -175,33 +177,48 @@ def of_events(
         chains=chains(followed, bins, unique, pids),
         threads=table(found, whole, bins, events),
     )
+    if followed.left:
+        answer.notes.append(f"{followed.left:,} waits were not followed: there are too many")
     if followed.cut:
         answer.notes.append(f"{followed.cut:,} waits for each other in a circle were not followed")
     return answer
 
 
+def since_exec(
+    whole: parts.Parts, events: Events, threads: points.Threads, command: int | None
+) -> parts.Parts:
+    """The command begins when its program does: before that, it waits for the recorder."""
+    executed = events.tables["PROCESS_EXEC"]
+    times = executed["time"][executed["pid"] == (-1 if command is None else command)]
+    own = np.flatnonzero(threads.pid == (-1 if command is None else command))[:1]
+    if not len(times) or not len(own):
+        return whole
+    mine = whole.thread == own[0]
+    since = np.where(mine, np.maximum(whole.since, times[0]), whole.since)
+    kept = whole.until > since
+    left = np.minimum(whole.amounts, (whole.until - since)[:, None])
+    return parts.Parts(whole.thread[kept], since[kept], whole.until[kept], whole.bin[kept],
+                       whole.target[kept], left[kept])  # fmt: skip
+
+
 def chosen(
-    events: Events, found: spans.Spans, choice: Choice, command: int | None
-) -> tuple[Array, Array, Array, str]:
+    events: Events, threads: points.Threads, whole: parts.Parts, choice: Choice,
+    command: int | None,
+) -> tuple[Array, Array, Array, str]:  # fmt: skip
     """The lives that are asked for, each with its span of time, and what they are called."""
-    threads = found.threads
     if not len(threads.pid):
         raise Failure("the log has no events of any thread", help=f"record with '{RECORD}'")
     begins, ends = np.full(len(threads.pid), events.end), np.zeros(len(threads.pid), "i8")
-    here = found.state != spans.State.GONE
-    np.minimum.at(begins, found.thread[here], found.since[here])
-    np.maximum.at(ends, found.thread[here], found.until[here])
+    np.minimum.at(begins, whole.thread, whole.since)
+    np.maximum.at(ends, whole.thread, whole.until)
     names = np.array([events.name(int(p)) for p in threads.pid])
-    # The command begins when its program does.
-    first = events.tables["PROCESS_EXEC"]["time"][events.tables["PROCESS_EXEC"]["pid"] == command]
     starts = np.flatnonzero(threads.pid == (-1 if command is None else command))[:1]
-    if len(first) and len(starts):
-        begins[starts] = np.maximum(begins[starts], first[0])
     if choice.threads or choice.programs or choice.processes:
         groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
         rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
         rows |= np.isin(names, list(choice.programs))
-        asked = [f"{events.name(pid)}[{pid}]" for pid in (*choice.threads, *choice.processes)]
+        numbers = (*choice.threads, *choice.processes)
+        asked = [f"{events.names[n]}[{n}]" if n in events.names else str(n) for n in numbers]
         title = ", ".join([*asked, *choice.programs])
         if not rows.any():
             raise Failure(
@@ -248,7 +265,9 @@ def lines(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Li
 
 def chains(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Chain]:
     """Those that cost most: of the nodes below a wait for somebody, those with most time."""
-    deep = [(-end.ns, n) for n, end in found.ends.items() if found.nodes[n].above > follow.TOP]
+    least = found.whole * LEAST
+    deep = [(-end.ns, n) for n, end in found.ends.items()
+            if found.nodes[n].above > follow.TOP and end.ns >= least]  # fmt: skip
     total = totals(found)
     made = []
     for _, number in sorted(deep)[:CHAINS]:

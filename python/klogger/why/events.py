@@ -40,7 +40,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "FAULTED": {"pid": "i4", "took": "i8", "major": "i4"},
     "SLEPT_BEFORE": {"pid": "i4", "state": "i4", "call": "i4"},
     "PROCESS_FORK": {"pid": "i4", "parent": "i4"},
-    "PROCESS_EXEC": {"pid": "i4"},
+    "PROCESS_EXEC": {"pid": "i4", "old_pid": "i4"},
     "PROCESS_EXIT": {"pid": "i4"},
 }  # fmt: skip
 # In `BLOCKED.why` and `PREEMPTED.why`.
@@ -141,7 +141,7 @@ def read(log: Log) -> Events:
         log.rows("SELECT value::BIGINT, text FROM klogger.decoding WHERE decoding = 'syscall'")
     )
     return Events(
-        begin=begin,
+        begin=max(begin, first_of(log)),
         end=end,
         tables={name: fetch(log, name) for name in COLUMNS},
         gaps=gaps_of(gaps),
@@ -152,6 +152,14 @@ def read(log: Log) -> Events:
         objects=objects(log),
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
     )
+
+
+def first_of(log: Log) -> int:
+    """When the first event of the schema was logged: before that nothing was attached."""
+    tables = [name for name in COLUMNS if name in log.events and not name.startswith("PROCESS_")]
+    each = " UNION ALL ".join(f"SELECT min(time) AS time FROM main.{name}" for name in tables)
+    found = log.rows(f"SELECT min(time) FROM ({each})")[0][0] if tables else None
+    return int(found or 0)
 
 
 def objects(log: Log) -> dict[int, tuple[str, int]]:

@@ -19,6 +19,9 @@ from klogger.why.parts import AMOUNTS, NOBODY, Parts
 DEPTH_MAX = 32
 # So many overlaps of spans and parts are worked on at a time.
 BATCH = 1 << 20
+# So many overlaps are followed below the first level. Of many threads that all wait for one, each
+# overlaps with all that this one did.
+OVERLAPS_MAX = 30 << 20
 TOP = 0
 
 
@@ -53,11 +56,13 @@ class End:
 
 @dataclass
 class Followed:
-    """`ends`: by the number of its node. `cut`: waits in a circle, which were not followed."""
+    """`ends`: by the number of its node. `cut`: waits in a circle, which were not
+    followed; `left`: those that were not because there are too many."""
 
     nodes: list[Node] = field(default_factory=lambda: [Node(-1, -1, -1)])
     ends: dict[int, End] = field(default_factory=dict)
     cut: int = 0
+    left: int = 0
 
     @property
     def whole(self) -> int:
@@ -131,6 +136,11 @@ class Overlaps:
         self.key = parts.thread * self.width + parts.since
         self.end = parts.thread * self.width + parts.until
 
+    def count(self, queue: Queue) -> int:
+        low = np.searchsorted(self.end, queue.thread * self.width + queue.since, side="right")
+        high = np.searchsorted(self.key, queue.thread * self.width + queue.until, side="left")
+        return int(np.maximum(high - low, 0).sum())
+
     def of(
         self, thread: Array, since: Array, until: Array
     ) -> Iterator[tuple[Array, Array, Array, Array]]:
@@ -155,7 +165,14 @@ def follow(
     number = numbering(found.nodes)
     queue = Queue(roots, since, until, np.full(len(roots), TOP),
                   np.zeros((len(roots), 0), "i8"))  # fmt: skip
+    room = OVERLAPS_MAX
     for depth in range(DEPTH_MAX):
+        if depth:
+            room -= overlaps.count(queue)
+        if room < 0:
+            found.left = len(queue.thread)
+            found.add(holes(queue, np.zeros(len(queue.thread), "i8")))
+            break
         covered, coming = np.zeros(len(queue.thread), "i8"), []
         for span, part, begin, end in overlaps.of(queue.thread, queue.since, queue.until):
             covered += np.bincount(span, end - begin, minlength=len(covered)).astype("i8")

@@ -84,10 +84,13 @@ def of_ran(events: Events, found: Spans, bins: Bins) -> Array:
 def of_unknown(found: Spans, bins: Bins) -> Array:
     before = bins.number(UNKNOWN, "before", "its first event")
     lost = bins.number(UNKNOWN, "lost", "events are missing")
+    odd = bins.number(UNKNOWN, "not seen", "a switch that no event and no loss tells of")
     wake = bins.number(UNKNOWN, "lost", "its wake-up is not in the log")
     waiting = (found.kind == Point.BLOCKED) | (found.kind == Point.ASLEEP)
-    return np.where(found.kind == Point.BEFORE, before,
-                    np.where(waiting & (found.leaves == Point.BACK), wake, lost))  # fmt: skip
+    return np.select(
+        [found.kind == Point.BEFORE, waiting & (found.leaves == Point.BACK),
+         found.kind == Point.LOST], [before, wake, lost], odd,
+    )  # fmt: skip
 
 
 def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:

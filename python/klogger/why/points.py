@@ -163,6 +163,7 @@ def scheduling(events: Events, threads: Threads) -> Array:
             ("SLEPT_BEFORE", Point.ASLEEP, tables["SLEPT_BEFORE"]["time"] >= 0),
         )
     ]
+    parts.append(renumbered(tables["PROCESS_EXEC"], threads))
     starts = np.zeros(len(threads.pid), POINT)
     starts["thread"] = np.arange(len(threads.pid))
     starts["time"] = threads.first
@@ -173,6 +174,13 @@ def scheduling(events: Events, threads: Threads) -> Array:
     kind = points["kind"]
     listed_late = (kind == Point.ASLEEP) & (np.r_[Point.BEFORE, kind[:-1]] != Point.BEFORE)
     return without_early(points[~listed_late])
+
+
+def renumbered(executed: Array, threads: Threads) -> Array:
+    """A thread that executes a program gets the number of its process: its own ends."""
+    old = executed[executed["old_pid"] != executed["pid"]].copy()
+    old["pid"] = old["old_pid"]
+    return points_of(threads, old, old["time"], Point.GONE, old["pid"] > 0)
 
 
 def without_early(points: Array) -> Array:

@@ -114,6 +114,8 @@ def sentence(chain: Chain) -> str:
 def step_text(step: Line) -> str:
     took = show(step.ns, "ns")
     match step.bin.group:
+        case "waited" if step.bin.kind in ("stopped", "frozen", "interrupted"):
+            return f"{step.program} waited {took}, {step.bin.text}"
         case "waited":
             return f"{step.program} waited {took} for {step.bin.text}"
         case "ran":

@@ -100,9 +100,9 @@ def judge(events: Events, wait: Wait) -> Found:
     by_thread = wait.woken and wait.source == THREAD
     return (
         stopped(wait, by_thread)
-        or signalled(events, wait, call)
         or of_futex(events, wait, call, by_thread)
         or of_kernel(events, wait, frames, call, by_thread)
+        or signalled(events, wait, call)
         or of_program(events, wait, call, by_thread)
         or Found(WAITED, call or "kernel", place(frames), by_thread)
     )
@@ -120,10 +120,11 @@ def stopped(wait: Wait, by_thread: bool) -> Found | None:
 
 def signalled(events: Events, wait: Wait, call: str) -> Found | None:
     """A signal ended it; what it was for did not come."""
-    if not wait.woken or wait.waker_call < 0 or events.call(wait.waker_call) not in KILLS:
+    by_thread = wait.woken and wait.source == THREAD and wait.waker_call >= 0
+    if not by_thread or events.call(wait.waker_call) not in KILLS:
         return None
     if call in SIGNALS:
-        return Found(WAITED, "signal", f"of {wait.waker}", wait.source == THREAD)
+        return None
     return Found(WAITED, "interrupted", f"{call}, by a signal of {wait.waker}".lstrip(", "), False)
 
 
@@ -131,6 +132,9 @@ def of_futex(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | 
     """A lock, a condition, a semaphore, a barrier: the kernel cannot tell them apart."""
     if not FUTEX.match(call):
         return None
+    killed = signalled(events, wait, call)
+    if killed:
+        return killed
     if wait.woken and wait.source == TIMER:
         return Found(WAITED, "timer", f"{call}, ended by a timer", False)
     if wait.woken and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:

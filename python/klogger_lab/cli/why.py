@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from typing import IO
 
 import klogger
 from klogger import outputs, terminal
-from klogger.cli import Parser, Progress, add_common, guarded, private_as
+from klogger.cli import Parser, Progress, add_common, complain, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure
 from klogger.why import answer, text
@@ -94,8 +95,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str] | None = None) -> int:
     ours, command = split(words)
+    if not command and ours and is_command(ours[0]):
+        complain(Failure(f"'{ours[0]}' is a command, and no log",
+                         help=f"klogger why -- {shlex.join(ours)}"))  # fmt: skip
+        return 2
     args = parser().parse_intermixed_args(ours)
     return guarded(lambda: why(args, command))
+
+
+def is_command(word: str) -> bool:
+    return word[:1] != "-" and not Path(word).exists() and shutil.which(word) is not None
 
 
 def why(args: argparse.Namespace, command: list[str]) -> int:
