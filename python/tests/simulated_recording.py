@@ -130,8 +130,7 @@ def recorded(machine: Machine, command: Task, since: int | None) -> Recording:
         stacks=dict(STACKS),
         objects=dict(OBJECTS),
     )
-    seen = {row["pid"] for name, row in machine.rows if name not in ("TAKEN", "PROCESS_EXEC")}
-    tasks = [task for task in machine.tasks if task.scoped and task.pid in seen]
+    tasks = seen(machine)
     for task in tasks:
         # Nobody follows to a thread that is not in the log.
         task.parts = [
@@ -145,3 +144,13 @@ def tables_of(rows: list[tuple[str, dict[str, int]]]) -> dict[str, Array]:
     for name, row in rows:
         tables[name].append(row)
     return {name: table_of(name, found) for name, found in tables.items()}
+
+
+def seen(machine: Machine) -> list[Task]:
+    """Those that have an event of their own; a number may have been that of another one before."""
+    found = set()
+    for name, row in machine.rows:
+        if name not in ("TAKEN", "PROCESS_EXEC"):
+            had = [one for one in machine.tasks if one.scoped and one.pid == row["pid"]]
+            found.add(next(one for one in reversed(had) if one.born <= row["time"]))
+    return [task for task in machine.tasks if task in found]
