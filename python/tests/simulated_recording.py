@@ -150,7 +150,7 @@ def seen(machine: Machine) -> list[Task]:
     """Those that have an event of their own; a number may have been that of another one before."""
     found = set()
     for name, row in machine.rows:
-        if name not in ("TAKEN", "PROCESS_EXEC"):
+        if name not in ("TAKEN", "PROCESS_EXEC", "PROCESS_EXIT"):
             had = [one for one in machine.tasks if one.scoped and one.pid == row["pid"]]
             found.add(next(one for one in reversed(had) if one.born <= row["time"]))
     return [task for task in machine.tasks if task in found]

@@ -43,6 +43,8 @@ SCHEDULING = np.isin(list(Point), [
 # Where a thread leaves its CPU.
 LEAVES = (Point.BLOCKED, Point.PREEMPTED, Point.EARLY, Point.GONE)
 
+# Tables of events that only the threads of a log have.
+OWN = ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "UNRETURNED", "FAULTED", "SLEPT_BEFORE")
 # `woken`: of what was woken early, the row of its wake-up.
 POINT = np.dtype(
     [
@@ -89,10 +91,7 @@ def find(events: Events) -> tuple[Threads, Array]:
 def lives(events: Events) -> Threads:
     """All threads that have any event of their own."""
     born = events.tables["PROCESS_FORK"]
-    seen = [
-        events.tables[name]
-        for name in ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "FAULTED", "SLEPT_BEFORE")
-    ]
+    seen = [events.tables[name] for name in OWN]
     pids = np.unique(np.concatenate([table["pid"] for table in seen] + [born["pid"]]))
     # Who has an event before it is made, or is not made at all, was there before.
     first = {int(pid): events.end for pid in pids}
