@@ -455,16 +455,30 @@ def schema_text(file: Path) -> str:
 def events_of(file: Path) -> frozenset[str]:
     """The names of a schema's events, in upper case; none, if klogger cannot read it."""
     try:
-        return events_read(file.resolve())
+        return frozenset(str(event["name"]).upper() for event in read(file.resolve())["events"])
     except (Failure, KeyError, TypeError):
         # Not kept: next time it may be possible, for instance if klogger took too long.
         return frozenset()
 
 
+def declared_in(file: Path) -> frozenset[str]:
+    """The names of a schema's fields and decodings, in lower case; none, if klogger cannot read
+    it.
+    """
+    try:
+        found = read(file.resolve())
+        fields = [str(field["name"]) for event in found["events"] for field in event["fields"]]
+        return frozenset(
+            name.lower() for name in [*fields, *(str(one["name"]) for one in found["decodings"])]
+        )
+    except (Failure, KeyError, TypeError):
+        return frozenset()
+
+
 @functools.cache
-def events_read(file: Path) -> frozenset[str]:
-    found = program.answer("show", str(file), timeout=30)
-    return frozenset(str(event["name"]).upper() for event in found["events"])
+def read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = program.answer("show", str(file), timeout=30)
+    return found
 
 
 def schemata() -> list[Path]:

@@ -21,6 +21,7 @@ DOCS = {
     "thread(pid, time)": "a thread, with its name at that time: make[4711]",
     "code(x)": "a code address, as function and offset: schedule+0x1f",
     "symbol(x)": "the function of a code address; NULL if it is not known",
+    "data(x, tgid, time)": "an address of data of a process, as variable and offset: table+0x40",
     "stack(x)": "a stack, by its number: the innermost function first",
     "device(x)": "a dev_t, as major:minor: 8:1",
     "ip(x)": "an address in network byte order: 192.0.2.1, 2001:db8::1",
@@ -49,6 +50,15 @@ CREATE MACRO klogger.stack(x) AS x::VARCHAR || coalesce('[' || (
   SELECT any_value("klogger text") FROM (SELECT id AS "klogger id", text AS "klogger text"
                                          FROM klogger.stack) AS "klogger s"
   WHERE "klogger id" = x) || ']', '');
+"""
+DATA = """
+-- Addresses of the kernel are those with the highest bit.
+CREATE MACRO klogger.data(x, p, t) AS coalesce(klogger.klogger_word((
+  SELECT nullif(arg_max("klogger name", "klogger from"), '')
+  FROM (SELECT tgid AS "klogger tgid", address AS "klogger address", from_ns AS "klogger from",
+               coalesce(name, '') AS "klogger name" FROM klogger.variable) AS "klogger v"
+  WHERE "klogger address" = x AND "klogger from" <= t
+    AND "klogger tgid" = CASE WHEN x >= 9223372036854775808 THEN 0 ELSE p END)), klogger.hex(x));
 """
 # An address that is a MiB or more behind the last symbol before it is not in that function.
 OF_CODE = f"""CASE WHEN "klogger x" - "klogger a" < 1048576
@@ -102,6 +112,7 @@ def create_common(connection: duckdb.DuckDBPyConnection) -> None:
         for kind in ("VARCHAR", "BLOB")
     )
     connection.execute(function("hex", lambda x: HEX.format(x=x), texts))
+    connection.execute(DATA)
     connection.execute(function("octal", lambda x: OCTAL.replace("{x}", x)))
     connection.execute(function("device", lambda x: DEVICE.format(x=x)))
     of_bytes = ip_of_bytes().replace("x[", f"({ITEMS})[").replace("len(x)", f"len({ITEMS})")

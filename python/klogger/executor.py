@@ -32,6 +32,10 @@ TEXTS_MAX = 20
 
 # What DuckDB says of a table that is not there. Events have names in capitals.
 ABSENT = re.compile(r"Table with name ([A-Z][A-Z0-9_]*) does not exist")
+# A field, or a function of a decoding.
+UNKNOWN = re.compile(
+    r'(?:Referenced column|does not have a column named|Function with name) "?(\w+)"?'
+)
 
 
 # A table that an analysis makes for itself.
@@ -214,6 +218,9 @@ def run(session: Session, one: Analysis, fill: Filler) -> Result:
         if absent is not None and absent[1].upper() not in log.events:
             # Of a file that it includes, or of an older version of the schema.
             return not_recorded(result, [absent[1]])
+        if older := of_older_schema(log, one, str(failure)):
+            result.status, result.reason = "not_recorded", older
+            return result
         result.status, result.reason, result.failure = "failed", str(failure), failure
         return result
     result.warnings += losses.warnings(log, one.events)
@@ -230,6 +237,25 @@ def run(session: Session, one: Analysis, fill: Filler) -> Result:
 def lacking(log: Log, one: Analysis) -> list[str]:
     """The events that an analysis needs and the log does not have."""
     return [event for event in one.events if event.upper() not in log.events]
+
+
+def of_older_schema(log: Log, one: Analysis, failure: str) -> str:
+    """Why an analysis failed, if it needs what only a later version of the schema declares than
+    that of the log; empty otherwise.
+    """
+    unknown = UNKNOWN.search(failure)
+    if unknown is None:
+        return ""
+    name = unknown[1].lower()
+    known = {field.name.lower() for event in log.events.values() for field in event.fields}
+    known |= {str(row[0]).lower() for row in log.rows("SELECT decoding FROM klogger.decoding")}
+    file = one.folder.parent / f"{one.schema}.klogger"
+    if name in known or name not in analyses.declared_in(file):
+        return ""
+    return (
+        f"the log is of an earlier version of '{one.schema}', without '{unknown[1]}': record it"
+        " again for this answer"
+    )
 
 
 def not_recorded(result: Result, missing: list[str]) -> Result:

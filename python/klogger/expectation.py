@@ -9,6 +9,7 @@ log:
   10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others: 0)
   stack 5 mutex_lock pipe_write           a kernel stack: number, functions from the innermost on
   user_stack 6 read main                  a user stack
+  variable 10 4096 lock [5us]             data of a process: address, name, from when
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
   cost SCHEDIN=50                         what logging an event took, ns
   10us  0  LOOK call=openat               a field `as place`: its name
@@ -116,6 +117,7 @@ class Made:
     processes: list[tuple[int, str, int, int | None]] = field(default_factory=list)
     ledger: list[dict[str, Any]] = field(default_factory=list)
     stacks: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    variables: list[tuple[int, int, int, str]] = field(default_factory=list)
     meta: dict[str, Any] = field(default_factory=dict)
     end: int | None = 0
     places: list[str] = field(default_factory=list)
@@ -138,6 +140,9 @@ class Made:
             case ["stack" | "user_stack" as of, number, *frames]:
                 kind = "user" if of == "user_stack" else "kernel"
                 self.stacks.append((int(number), kind, frames))
+            case ["variable", tgid, address, name, *since]:
+                begin = time_of(since[0]) if since else -(2**62)
+                self.variables.append((int(tgid), int(address), begin, name))
             case ["ledger", *pairs]:
                 self.ledger.append(values_of(pairs))
             case ["end", time]:
@@ -183,6 +188,8 @@ def make(expectation: Expectation, out: Path) -> Path:
     smalllog.name_places(con, made.places)
     if made.stacks:
         write_stacks(con, out, made.stacks)
+    if made.variables:
+        write_variables(con, out, made.variables)
     schemata = (expectation.source, *expectation.others)
     return smalllog.write_log(
         con, out, schema=schemata, processes=made.processes, ledger=made.ledger, end=made.end,
@@ -220,6 +227,15 @@ def write_stacks(
         [(n, f, "<".join(f), kind) for n, kind, f in stacks],
     )
     con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
+
+
+def write_variables(
+    con: duckdb.DuckDBPyConnection, out: Path, variables: list[tuple[int, int, int, str]]
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    con.execute(f"CREATE TABLE klogger_variable ({TABLES['variable']})")
+    con.executemany("INSERT INTO klogger_variable VALUES (?, ?, ?, ?)", variables)
+    con.execute(f"COPY klogger_variable TO '{out}/variable.parquet'")
 
 
 def shown(value: Any) -> str:

@@ -115,6 +115,14 @@ def thread_of(event: Event, of_programs: bool) -> str:
     return next((column(field, False) for field in running + threads), "NULL")
 
 
+def process_of(event: Event, of_programs: bool) -> str:
+    """The column with the process whose memory the addresses of an event are in."""
+    if of_programs:
+        return "e.tgid"
+    own = next((field for field in event.fields if field.name == "tgid"), None)
+    return f"e.{column(own, False)}" if own else "NULL"
+
+
 def parts_of(event: Event, single: Container[str], of_programs: bool) -> str:
     """SQL: the fields as `klogger cat` prints them, as a list. Each part is a text and the thread
     whose name comes after it, if one does. `single`: the columns with one number.
@@ -129,6 +137,8 @@ def parts_of(event: Event, single: Container[str], of_programs: bool) -> str:
             continue
         if field.decode == "thread":
             shown = f"klogger.thread({value}, e.time)"
+        elif field.decode == "data":
+            shown = f"klogger.data({value}, {process_of(event, of_programs)}, e.time)"
         elif field.decoding is not None or field.decode in WORDS:
             shown = f"klogger.{identifier(field.decoding or str(field.decode))}({value})"
         else:

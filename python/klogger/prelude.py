@@ -30,6 +30,7 @@ TABLES = {
     "stack": "id BIGINT, frames VARCHAR[], text VARCHAR, kind VARCHAR, files VARCHAR[],"
     " sources VARCHAR[], whole BOOLEAN",
     "symbol": "address UBIGINT, name VARCHAR",
+    "variable": "tgid INTEGER, address UBIGINT, from_ns BIGINT, name VARCHAR",
     "parameter": "schema VARCHAR, name VARCHAR, type VARCHAR, unit VARCHAR, value BIGINT,"
     ' "default" BIGINT, doc VARCHAR',
 }
@@ -41,6 +42,7 @@ DOCS = {
     "stack": "stacks, by the numbers in fields `as stack`: the functions, the innermost first; "
     "kind is 'kernel' or 'user'; of user stacks also the files and places in the source",
     "symbol": "the functions of the kernel by address, if some field is `as code`",
+    "variable": "what addresses in fields `as data` are, each from a time on; tgid 0 is the kernel",
     "parameter": "the parameters of the schemata, with their values of this recording",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",

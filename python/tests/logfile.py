@@ -53,7 +53,7 @@ def padded(data: bytes) -> bytes:
 
 
 # Those that are not tables of a schema.
-DECODINGS = ("hex", "octal", "thread", "code", "stack", "device", "ip", "endpoint", "errno")
+DECODINGS = ("hex", "octal", "thread", "code", "data", "stack", "device", "ip", "endpoint", "errno")
 
 
 @dataclass
@@ -76,6 +76,7 @@ class LogFile:
     # Lines `ADDRESS NAME`, and `NUMBER FRAME ...`.
     symbols: str = ""
     stacks: str = ""
+    code: str = ""
 
     def event(
         self,
@@ -178,7 +179,7 @@ class LogFile:
             block = self._block(1, stream.records, origin, stream)
             index += struct.pack("<Q", len(out)) + block[8:72]
             out += block
-        for kind, text in ((2, self.symbols), (6, self.stacks)):
+        for kind, text in ((2, self.symbols), (6, self.stacks), (8, self.code)):
             if text:
                 block = self._block(kind, text.encode())
                 index += struct.pack("<Q", len(out)) + block[8:72]

@@ -51,6 +51,7 @@ FIELDS: dict[str, tuple[str, str, list[int | list[int] | bytes]]] = {
     "who": ("i32:thread", "thread({}, time)", [10, 20, 30, 0]),
     "where_at": ("u64:code", "code({})", [0x1000, 0x10FF, 0x2010, 0x200000, 7, 2**64 - 1]),
     "path": ("u64[3]:code", "code({})", [[0x1001, 0, 0x2010]]),
+    "lock": ("u64:data", "data({}, tgid, time)", [0x1000, 0x1040, 0x2000, 0, 2**64 - 4096]),
     "trace": ("u32:stack", "stack({})", [7, 8]),
     "disk": ("u32:device", "device({})", [8 << 20 | 1, 0, 2**32 - 1]),
     "disk_signed": ("i64:device", "device({})", [8 << 20 | 1, -1]),
@@ -82,20 +83,25 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log.built_in()
     log.symbols = "1000 alpha\n2000 beta [module]\n"
     log.stacks = "7 inner+0x1f outer+0x2\n"
+    log.code = (
+        "f 0 - - /bin/prog\nd 10 1000 0 0@0+1000\t0\ta lock\nd 10 1000 9999999 -\n"
+        "d 10 1040 0 0@0+1040\t40\ttable\nd 20 2000 0 0@0+2000\t0\tother\n"
+        "d 0 fffffffffffff000 0 -\t8\ttasks\n"
+    )
     log.add(65535, 0, "KLOGGER_START")
     for pid, comm in ((10, b"make"), (20, b'a "b"\\c')):
         log.add(65535, 0, "PROCESS_EXISTS", pid=pid, tgid=pid, comm=comm)
     for number, (name, (kind, _, values)) in enumerate(FIELDS.items()):
-        log.event(name.upper(), f"x:{kind}", schema="own")
+        log.event(name.upper(), f"x:{kind}", "tgid:i32", schema="own")
         for value in values:
-            log.add(0, 1000 + number, name.upper(), x=value)
+            log.add(0, 1000 + number, name.upper(), x=value, tgid=10)
     return log.write(tmp_path_factory.mktemp("decodings") / "x.klog")
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_function_gives_what_cat_prints(log: Path, name: str) -> None:
     text = program.klogger("cat", str(log), "--event", name.upper())
-    printed = re.findall(r" x=(.*)$", text, re.MULTILINE)
+    printed = re.findall(r" x=(.*) tgid=10$", text, re.MULTILINE)
     kind, function, values = FIELDS[name]
     assert len(printed) == len(values), text
     with klogger.open(log, locked=True) as opened:

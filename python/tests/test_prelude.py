@@ -113,6 +113,7 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
         ("code", "code({0})", "(VALUES (17, 1), (32, 2), (1, 3))",
          ["alpha+0x1", '"beta [m]"+0x0', "0x1"]),
         ("symbol", "symbol({0})", "(VALUES (17, 1), (32, 2))", ["alpha", "beta [m]"]),
+        ("data", "data({0}, 10, {1})", "(VALUES (17, 1), (32, 2))", ["0x11", "0x20"]),
         ("stack", "stack({0})", "(VALUES (7, 1), (8, 2))", ["7[a+0x1<b+0x2]", "8"]),
         ("hex", "hex({0})", "(VALUES (255, 1), (-1, 2))", ["0xff", "0xffffffffffffffff"]),
         ("octal", "octal({0})", "(VALUES (420, 1), (0, 2), (2541, 3))", ["0644", "0", "04755"]),

@@ -3,10 +3,12 @@
 """A server of a FUSE file system, without libfuse: `fuse.py SOURCE MOUNT` shows the files of a
 folder, to be read, run and written, until it is unmounted. Nothing that it says stays valid, so
 the kernel asks for everything; stopped, it answers as little as a server beyond a broken network.
+`fuse.py SOURCE MOUNT KIND N` stops itself when the Nth request of a kind comes.
 """
 
 import ctypes
 import os
+import signal
 import stat
 import struct
 import sys
@@ -61,6 +63,19 @@ class Server:
         os.mkdir(os.path.join(self.paths[node - 1], os.fsdecode(name)), 0o700)
         return self.lookup(node, name)
 
+    def rename(self, node: int, body: bytes) -> bytes:
+        (folder,) = struct.unpack_from("<Q", body)
+        old, new = (os.fsdecode(name) for name in body[8:].split(b"\0")[:2])
+        old = os.path.join(self.paths[node - 1], old)
+        new = os.path.join(self.paths[folder - 1], new)
+        os.rename(old, new)
+        self.paths = [new if path == old else path for path in self.paths]
+        return b""
+
+    def unlink(self, node: int, body: bytes) -> bytes:
+        os.unlink(os.path.join(self.paths[node - 1], os.fsdecode(body.rstrip(b"\0"))))
+        return b""
+
     def write(self, node: int, body: bytes) -> bytes:
         _, offset, size, *_ = READING.unpack_from(body)
         with open(self.paths[node - 1], "r+b") as file:
@@ -84,7 +99,10 @@ class Server:
         return found
 
     def answer(self, kind: int, node: int, body: bytes) -> bytes:
-        changes = {4: self.change, 9: self.make_folder, 16: self.write, 35: self.create}
+        changes = {
+            4: self.change, 9: self.make_folder, 10: self.unlink, 12: self.rename,
+            16: self.write, 35: self.create,
+        }  # fmt: skip
         if kind in changes:
             return changes[kind](node, body)
         match kind:
@@ -109,7 +127,7 @@ class Server:
         raise OSError(NOSYS, "")
 
 
-def serve(source: str, mount: str) -> None:
+def serve(source: str, mount: str, stop_at: int = 0, count: int = 0) -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode={stat.S_IFDIR:o},user_id=0,group_id=0,allow_other"
     libc = ctypes.CDLL(None, use_errno=True)
@@ -125,6 +143,9 @@ def serve(source: str, mount: str) -> None:
         _, kind, unique, node, *_ = HEADER.unpack_from(request)
         if kind in (FORGET, BATCH_FORGET, INTERRUPT):
             continue
+        count -= kind == stop_at
+        if kind == stop_at and count == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)
         try:
             error, body = 0, server.answer(kind, node, request[HEADER.size :])
         except OSError as e:
@@ -133,4 +154,4 @@ def serve(source: str, mount: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2])
+    serve(*sys.argv[1:3], *map(int, sys.argv[3:]))

@@ -111,10 +111,10 @@ def test_unknown_schema(refused):
 def test_two_schemata_that_give_one_name_other_texts(refused, recorder):
     """In SQL and in the log it is one function: of one of them the texts would be wrong."""
     probe = "probe tracepoint sched_process_exit(struct task_struct *p) {{ klogger({}, p->pid); }}"
-    for schema, texts in ("one", '1 "x"'), ("two", '1 "y"'):
+    for schema, name, texts in ("one", "kind", '1 "x"'), ("two", "Kind", '1 "y"'):
         event = schema.upper()
         (recorder.dir / f"{schema}.klogger").write_text(
-            f"schema {schema}\nenum Kind {{ {texts} }}\nevent {event} {{ int a as Kind }}\n"
+            f"schema {schema}\nenum {name} {{ {texts} }}\nevent {event} {{ int a as {name} }}\n"
             + probe.format(event)
         )
     refused(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from oracles import Log, answers
 
+import klogger
+
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/futex/futex.klogger"
 CPUS = os.cpu_count() or 1
 
@@ -27,6 +29,19 @@ class Locks:
         self.log = Log(recorder.klogger, path)
         assert all(self.log.lost(event) == 0 for event in ("WAIT", "WAITED", "WOKE"))
         self.klogger, self.path = recorder.klogger, path
+
+    def is_of(self, row: dict, address: str) -> bool:
+        """Whether a row of an analysis is of the lock at this address, which has a name."""
+        name = self.name_of(address)
+        return row["lock"].startswith(f"{name} (user_locks[")
+
+    def name_of(self, address: str) -> str:
+        at = f"lock = {int(address, 16)}"
+        with klogger.open(self.path) as log:
+            query = f"SELECT DISTINCT data(lock, tgid, time) FROM WAIT WHERE {at}"
+            ((name,),) = log.rows(query)
+        assert not name.startswith("0x")
+        return name
 
     def tables(self) -> dict:
         return answers(self.klogger, self.path)
@@ -47,7 +62,7 @@ def test_the_guilty_lock_is_first(recorder, workloads):
     address, waited, _ = locks.words
     league = locks.tables()["league"]
     held = [row for row in league if row["holder"]]
-    assert held[0]["lock"].endswith(f":{address}")
+    assert locks.is_of(held[0], address)
     # The program's time has also locking without a wait, and a thread that is woken and has no CPU.
     assert held[0]["waited"] == pytest.approx(int(waited), rel=0.05)
     assert locks.log.one("SELECT count(*) FROM WAIT") == locks.log.one(
@@ -90,7 +105,7 @@ def test_a_dead_lock_is_found(recorder, workloads):
     locks = Locks(recorder, workloads, "deadlock")
     tables = locks.tables()
     (cycle,) = tables["cycles"]
-    assert sorted(cycle["locks"].split(" -> ")) == sorted(locks.words)
+    assert sorted(cycle["locks"].split(" -> ")) == sorted(map(locks.name_of, locks.words))
     waits = locks.log.rows("SELECT DISTINCT tid FROM WAIT WHERE expected = 2")
     named = {int(word.split("[")[1].rstrip("]")) for word in cycle["threads"].split(" -> ")}
     assert named == {tid for (tid,) in waits}
@@ -124,7 +139,7 @@ def test_calls_of_their_own(recorder, workloads):
 def test_calls_in_vain(recorder, workloads):
     locks = Locks(recorder, workloads, "vain")
     address, *counts = locks.words
-    (row,) = [r for r in locks.tables()["in_vain"] if r["lock"].endswith(f":{address}")]
+    (row,) = [r for r in locks.tables()["in_vain"] if locks.is_of(r, address)]
     told = [row[name] for name in ("spurious", "again", "timeouts", "nobody")]
     assert told == [int(word) for word in counts]
     assert row["waits"] == 17 + 3 + 53
@@ -150,7 +165,7 @@ def test_priority_inversion(recorder, workloads):
     lent, lent_ns, kept, kept_ns = locks.words
     assert len(tables["inversion"]) == 2
     for address, ns, inherits in ((lent, lent_ns, "yes"), (kept, kept_ns, "no")):
-        (row,) = [r for r in tables["inversion"] if r["lock"].endswith(f":{address}")]
+        (row,) = [r for r in tables["inversion"] if locks.is_of(r, address)]
         assert (row["inherits"], row["waits"]) == (inherits, 11)
         assert (row["priority"], row["holder_priority"]) == ("real time 50", "real time 10")
         assert row["waited"] == pytest.approx(int(ns), rel=0.05)

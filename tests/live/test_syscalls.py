@@ -95,7 +95,10 @@ os.rename(folder + "/file", folder + "/other")
 os.mkdir(folder + "/made")
 os.rmdir(folder + "/made")
 os.chmod(folder + "/other", 0o4711)
+os.umask(0o22)
 os.umask(0o27)
+libc.mq_open(b"/klogger-test", os.O_CREAT | os.O_RDWR, 0o640, None)
+libc.mq_unlink(b"/klogger-test")
 if not os.fork():
     os._exit(29)
 watched = os.pidfd_open(os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid)
@@ -190,7 +193,8 @@ LINES = [
     ("rmdir", '("{folder}/made") = 0'),
     ("mkdir", '("{folder}/made", 0777) = 0'),
     ("chmod", '("{folder}/other", 04711) = 0'),
-    ("umask", "(027) = "),
+    ("umask", "(027) = 022"),
+    ("mq_open", '("klogger-test", O_RDWR|O_CREAT, 0640) = '),
     ("waitid", "(-1, "),
     # The kernel calls it anon_inode:[pidfd], or pidfd:[NUMBER].
     ("waitid", '({watched} "'),
@@ -256,6 +260,41 @@ def test_classes_and_exclusions(recorder, word, there, absent):
     traced = Traced(recorder, "-e", word, "--", sys.executable, "-c", PROGRAM, folder, exit=3)
     calls = {call for call, _ in traced.lines}
     assert there in calls and absent not in calls, sorted(calls)
+
+
+# Files with names of all lengths are closed, and one is executed.
+LONG = r"""
+import os, shutil, sys
+for n in range(10, 128):
+    os.close(os.open(sys.argv[1] + "/" + "x" * n, os.O_CREAT | os.O_WRONLY))
+program = sys.argv[1] + "/" + "y" * 127
+shutil.copy("/bin/true", program)
+if not os.fork():
+    os.execv(program, ["true"])
+os.wait()
+"""
+
+
+def test_a_path_that_is_cut_says_so(recorder):
+    folder = recorder.dir / ("z" * 40)
+    folder.mkdir()
+    done, path = recorder.run(
+        "-q", "-s", "syscalls", "-e", "close,execve", "--", sys.executable, "-c", LONG, folder
+    )
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+
+    def shown(whole):
+        return whole if len(whole) <= 159 else whole[:156] + "..."
+
+    closed = [file for (file,) in log.rows("SELECT file FROM ON_FILE") if "/zzz" in file]
+    # Within the file system.
+    before = min(closed, key=len).split("/zzz", maxsplit=1)[0]
+    whole = [f"{before}/{folder.name}/{'x' * n}" for n in range(10, 128)]
+    assert {len(file) for file in whole} >= {158, 159, 160}
+    assert set(map(shown, whole)) <= set(closed)
+    ran = [file for (file,) in log.rows("SELECT path FROM EXECUTED") if "/zzz" in file]
+    assert ran == [shown(f"{folder}/{'y' * 127}")]
 
 
 # A child that reads what nobody writes, and is left behind when it does.

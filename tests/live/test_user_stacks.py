@@ -276,9 +276,9 @@ def test_what_cannot_be_named_later_is_refused(recorder, recorded):
     refused = recorder.command("symbolize", log)
     assert refused.code == 2
     assert refused.err == (
-        f"klogger: {log} has no user stacks\n"
-        "  help: only these are named later: events take them with klogger_user_stack() or"
-        " `context user_stack`\n"
+        f"klogger: {log} has no user stacks, and no data of programs\n"
+        "  help: only these are named later: events take stacks with klogger_user_stack() or"
+        " `context user_stack`, and have data in fields `as data`\n"
     )
     refused = recorder.command("symbolize", recorded, "--sysroot", "/nowhere")
     assert refused.code == 2

@@ -39,6 +39,7 @@ pub use try_load::try_load;
 
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::threads::Threads;
+use crate::user_code::Mappings;
 use anchors::RingAnchors;
 use counters::Counters;
 use fired::FiredTable;
@@ -80,6 +81,8 @@ pub struct BpfEngine {
     some_cpus: bool,
     stacks: Option<Stacks>,
     user_stacks: Option<UserStacks>,
+    /// If there are user stacks, or addresses of data.
+    mappings: Option<Mappings>,
     probes: Vec<ProbeState>,
     shared: Shared,
     /// What outlives this process if it is killed.
@@ -141,6 +144,9 @@ impl BpfEngine {
             None => None,
         };
         let user_stacks = shared.user_stacks.as_ref().map(UserStacks::new).transpose()?;
+        let data = units.iter().any(|(unit, _)| unit.schema.has_data_of_programs());
+        let mappings =
+            (data || user_stacks.is_some()).then(|| Mappings::watch(data)).transpose()?;
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
@@ -159,6 +165,7 @@ impl BpfEngine {
             counters: Mutex::new(counters.into_iter().flatten().collect()),
             stacks,
             user_stacks,
+            mappings,
             probes: Vec::new(),
             shared,
             kept: Arc::default(),

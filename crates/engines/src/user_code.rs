@@ -2,11 +2,13 @@
 //! What the addresses of user stacks refer to. It is recorded what processes map as code, because
 //! many have ended when the stacks are read.
 
+mod data;
 mod history;
 
-use history::{Event, Happened, History};
-use klogger_log::code::{Code, File, Place, Raw, UserStack, Word, WordIs};
-use klogger_os::code_events::{CodeEvent, CodeEvents, What};
+use history::{Event, GENERATIONS, Happened, History, NO_FILE};
+use klogger_log::code::{Code, Datum, File, Place, Raw, UserStack, Word, WordIs};
+use klogger_log::seen::Seen;
+use klogger_os::code_events::{CodeEvent, CodeEvents, MapKind, What};
 use klogger_os::files::FileId;
 use klogger_os::mapped::Mapped;
 use klogger_os::maps::{self, Line};
@@ -21,9 +23,6 @@ use std::time::Duration;
 
 /// How often the kernel's records are taken. Its rings have space for some thousand on each CPU.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How far a process is followed through the processes that it was forked from.
-const GENERATIONS: usize = 64;
-
 /// Files without a name that are kept.
 const HELD_MAX: usize = 256;
 
@@ -71,6 +70,7 @@ pub struct UserCode {
     pub forgotten: u64,
     /// Where the files of processes in containers are.
     pub roots: Roots,
+    shared: Arc<Shared>,
 }
 
 /// What processes map, recorded by a thread.
@@ -105,19 +105,21 @@ struct Files {
 }
 
 impl Mappings {
-    /// Begins to record. What processes had mapped before is read by the thread.
-    pub fn watch() -> Result<Mappings, Error> {
+    /// Begins to record. What processes had mapped before is read by the thread. `data`: what
+    /// addresses of data refer to is wanted as well.
+    pub fn watch(data: bool) -> Result<Mappings, Error> {
+        let what = if data { "user stacks and names of data" } else { "user stacks" };
         let cannot = |e| {
-            Error::new(format!("cannot record what processes map, for user stacks: {e}"))
-                .help("user stacks need CAP_PERFMON and perf events: record without them")
+            Error::new(format!("cannot record what processes map, for {what}: {e}"))
+                .help(format!("{what} need CAP_PERFMON and perf events: record without them"))
         };
         let cpus = machine::online_cpus()?.into_iter().max().unwrap_or_default() as usize + 1;
-        let events = CodeEvents::new(cpus).map_err(cannot)?;
+        let events = CodeEvents::new(cpus, data).map_err(cannot)?;
         let (known, end) = Default::default();
         let shared = Arc::new(Shared { known, events, end });
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("klogger-maps".into()).spawn(move || {
-            theirs.lock().read_all();
+            theirs.lock().read_all(data);
             while !theirs.end.load(Ordering::Relaxed) {
                 drop(theirs.take());
                 thread::sleep(INTERVAL);
@@ -140,7 +142,26 @@ impl Mappings {
             lost: known.lost,
             forgotten: known.history.forgotten(),
             roots: known.roots.clone(),
+            shared: self.shared.clone(),
         }
+    }
+}
+
+impl UserCode {
+    /// Adds what the addresses of data refer to that events have.
+    pub fn locate(&mut self, seen: &Seen) {
+        let mut known = self.shared.take();
+        known.history.sort();
+        let (mut data, mut numbers) = (known.data(seen.of_programs()), HashMap::new());
+        // A file may have another number by now than when the stacks were read.
+        for file in data.iter_mut().filter_map(Datum::file_mut) {
+            *file = *numbers.entry(*file).or_insert_with(|| {
+                self.code.files.push(known.files.list[*file as usize].clone());
+                self.mapped.push(known.files.mapped[*file as usize].clone());
+                self.code.files.len() as u32 - 1
+            });
+        }
+        self.code.data = data;
     }
 }
 
@@ -168,20 +189,22 @@ impl Shared {
 
 impl Known {
     /// What all processes have mapped now.
-    fn read_all(&mut self) {
+    fn read_all(&mut self, data: bool) {
         for pid in processes::all_processes() {
             // It may have ended.
             let Ok(text) = maps::text_of(pid) else { continue };
             self.roots.look(pid);
             for Line { start, end, mode, offset, file, path } in text.lines().filter_map(Line::read)
             {
-                if !mode.contains('x') {
+                let kind = kind_of(mode);
+                if kind != MapKind::Code && !data {
                     continue;
                 }
                 let Some(length) = end.checked_sub(start) else { continue };
                 let (id, by) = (Some(file).filter(|file| file.inode != 0), (pid, start, end));
-                let file = self.file(path, String::new(), Mapped { id, by, held: None });
-                self.add(pid, 0, Happened::Map { start, length, offset, file });
+                let mapped = Mapped { id, by, held: None };
+                let file = self.file(path, String::new(), mapped, kind);
+                self.add(pid, 0, Happened::Map { start, length, offset, file, kind });
             }
         }
     }
@@ -199,12 +222,12 @@ impl Known {
                     self.roots.fork(pid, parent);
                     Happened::Fork { parent }
                 }
-                What::Map { start, length, offset, path, build_id, file } => {
+                What::Map { start, length, offset, kind, path, build_id, file } => {
                     let build_id = build_id.iter().map(|b| format!("{b:02x}")).collect();
                     let by = (pid, start, start.wrapping_add(length));
                     let mapped = Mapped { id: file, by, held: None };
-                    let file = self.file(&path, build_id, mapped);
-                    Happened::Map { start, length, offset, file }
+                    let file = self.file(&path, build_id, mapped, kind);
+                    Happened::Map { start, length, offset, file, kind }
                 }
             };
             self.add(pid, time, what);
@@ -212,7 +235,10 @@ impl Known {
     }
 
     /// The number of a file that a process maps.
-    fn file(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
+    fn file(&mut self, path: &str, build_id: String, mapped: Mapped, kind: MapKind) -> u32 {
+        if kind != MapKind::Code {
+            return self.files.of_data(path, build_id, mapped);
+        }
         let pid = mapped.by.0;
         let number = self.files.number(path, build_id, mapped);
         if self.files.list[number as usize].path.starts_with(MADE) {
@@ -222,6 +248,11 @@ impl Known {
     }
 
     fn add(&mut self, pid: u32, time: u64, what: Happened) {
+        if let Happened::Map { start, length, file: NO_FILE, .. } = what
+            && !self.history.is_at_file(pid, start, length)
+        {
+            return;
+        }
         let path = match what {
             Happened::Map { file, .. } => self.files.list.get(file as usize),
             Happened::Exec | Happened::Fork { .. } => None,
@@ -265,7 +296,8 @@ impl Known {
             let mut parent = None;
             for event in events {
                 match event.what {
-                    Happened::Map { start, length, offset, file } => {
+                    Happened::Map { kind, .. } if kind != MapKind::Code => {}
+                    Happened::Map { start, length, offset, file, .. } => {
                         if address.wrapping_sub(start) < length {
                             return self.place_in(file, address, address - start + offset);
                         }
@@ -295,6 +327,20 @@ impl Files {
     /// The number of a file. Code that belongs to none was made by the program.
     fn number(&mut self, path: &str, build_id: String, mut mapped: Mapped) -> u32 {
         let path = self.own_path(path, &build_id, &mut mapped);
+        self.numbered(path, build_id, mapped)
+    }
+
+    /// The same of data, which are memory if they belong to none. No file is kept for them: those
+    /// of programs are kept for their code.
+    fn of_data(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
+        if !is_file(path) {
+            return NO_FILE;
+        }
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        self.numbered(path.into(), build_id, mapped)
+    }
+
+    fn numbered(&mut self, path: String, build_id: String, mapped: Mapped) -> u32 {
         let key = (path, build_id, mapped.id);
         if let Some(number) = self.numbers.get(&key) {
             return *number;
@@ -332,7 +378,7 @@ impl Files {
         if path == "[vdso]" {
             return path.into();
         }
-        if !path.starts_with('/') || ["//anon", "/dev/zero"].iter().any(|p| path.starts_with(p)) {
+        if !is_file(path) {
             return made();
         }
         let Some(own) = path.strip_suffix(" (deleted)") else { return path.into() };
@@ -349,6 +395,20 @@ impl Files {
             false => own.into(),
         }
     }
+}
+
+fn kind_of(mode: &str) -> MapKind {
+    match mode {
+        _ if mode.contains('x') => MapKind::Code,
+        _ if mode.ends_with('s') => MapKind::SharedData,
+        _ if mode.contains('w') => MapKind::Variables,
+        _ => MapKind::Data,
+    }
+}
+
+/// Whether what is mapped is a file, and not memory.
+fn is_file(path: &str) -> bool {
+    path.starts_with('/') && !["//anon", "/dev/zero"].iter().any(|p| path.starts_with(p))
 }
 
 /// Only asked of files in memory.
@@ -374,7 +434,10 @@ mod tests {
 
     #[test]
     fn an_address_is_in_what_was_mapped_at_the_time() {
-        let map = |start, file| Happened::Map { start, length: 0x100, offset: 0x40, file };
+        let map = |start, file| {
+            let kind = MapKind::Code;
+            Happened::Map { start, length: 0x100, offset: 0x40, file, kind }
+        };
         let known = known(&[
             (5, 0, map(0x1000, 0)),
             (5, 20, map(0x1000, 1)),

@@ -8,6 +8,7 @@ use arrow_array::builder::{
     BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
 };
 use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray, UInt64Array};
+use klogger_log::code::Data;
 use klogger_log::decode::errors;
 use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
@@ -139,7 +140,8 @@ pub fn write_events(
 /// The decodings of the log's schemata, and that of errors, unless a schema has one of this name.
 pub fn write_decodings(dir: &Folder, preamble: &Preamble) -> Result<(), ParquetError> {
     let own = errors();
-    let own = Some(&own).filter(|own| preamble.decodings.iter().all(|d| d.name != own.name));
+    let own = Some(&own)
+        .filter(|own| preamble.decodings.iter().all(|d| !d.name.eq_ignore_ascii_case(&own.name)));
     let rows = || {
         let all = preamble.decodings.iter().chain(own);
         all.flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)))
@@ -183,6 +185,24 @@ pub fn write_symbols(dir: &Folder, symbols: &Symbols) -> Result<(), ParquetError
     let columns: Vec<(&str, ArrayRef)> =
         vec![("address", Arc::new(address)), ("name", Arc::new(name.finish()))];
     write_small(dir, "symbol", columns)
+}
+
+/// What an address of data is of a process (0: the kernel), from a time on until the next row of
+/// the same address. Without a name it is nothing that is known.
+pub fn write_variables(dir: &Folder, data: &Data, start_ns: u64) -> Result<(), ParquetError> {
+    let mut name = StringBuilder::new();
+    data.iter().for_each(|one| name.append_option(one.name));
+    let since = |from: u64| (i128::from(from) - i128::from(start_ns)) as i64;
+    let tgid = Int32Array::from_iter_values(data.iter().map(|one| one.pid as i32));
+    let address = UInt64Array::from_iter_values(data.iter().map(|one| one.address));
+    let from = Int64Array::from_iter_values(data.iter().map(|one| since(one.from)));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("tgid", Arc::new(tgid)),
+        ("address", Arc::new(address)),
+        ("from_ns", Arc::new(from)),
+        ("name", Arc::new(name.finish())),
+    ];
+    write_small(dir, "variable", columns)
 }
 
 pub fn write_stacks(dir: &Folder, stacks: &Stacks) -> Result<(), ParquetError> {

@@ -209,6 +209,7 @@ fn fill(
     about::write_parameters(dir, preamble).map_err(failed)?;
     about::write_stacks(dir, decoder.stacks()).map_err(failed)?;
     about::write_symbols(dir, decoder.symbols()).map_err(failed)?;
+    about::write_variables(dir, decoder.data(), start_ns).map_err(failed)?;
     let damage: Vec<Damage> = reader.damage().iter().chain(&later).cloned().collect();
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let complete = reader.is_complete();
@@ -259,9 +260,8 @@ fn about_log(preamble: &Preamble, event: &EventLayout, start_ns: u64) -> BTreeMa
 /// The file name of an event; the names of the tables about the log are reserved.
 fn file_stem(event: &str) -> String {
     match event {
-        "process" | "ledger" | "event" | "decoding" | "stack" | "symbol" | "parameter" => {
-            format!("{event}_")
-        }
+        "process" | "ledger" | "event" | "decoding" | "stack" | "symbol" | "variable"
+        | "parameter" => format!("{event}_"),
         _ => event.into(),
     }
 }

@@ -15,6 +15,7 @@
 //! - `decoding.parquet`: texts for values
 //! - `stack.parquet`: stacks: the number in the events, the functions, and the text; whether of the
 //!   kernel or of a program, and for each frame its file and its place in the source
+//! - `variable.parquet`: what addresses of data are, each from a time on
 //! - `meta.json`: what the tables were made from, and the log's preamble; written last
 //!
 //! The tables of events are sorted by `time`. Each says in its metadata what the event is and where
@@ -47,4 +48,4 @@ pub use registry::EXPORTERS;
 pub use roles::owner;
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;

@@ -2,9 +2,11 @@
 //! User stacks: the code of programs that events were caused by, as lines of a log. `format.rs`
 //! describes them.
 
+mod data;
 mod join;
 mod raw;
 
+pub use self::data::{Data, DataPlace, Datum, Named, Variable, owner};
 pub(crate) use self::join::Join;
 pub use self::raw::{Raw, Word, WordIs};
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,7 @@ pub struct Code {
     pub files: Vec<File>,
     pub stacks: Vec<UserStack>,
     pub names: BTreeMap<(u32, u64), Vec<Function>>,
+    pub data: Vec<Datum>,
 }
 
 /// A file with code; or what is not a file: `[vdso]`, or `[perf map PID]` for code that a program
@@ -119,18 +122,21 @@ impl Code {
             }
             text.push('\n');
         }
+        self.data.iter().for_each(|datum| datum.line(&mut text));
         text
     }
 
-    /// Leaves out the files that no stack leads through.
+    /// Leaves out the files that no stack leads through, and that have no data.
     pub fn keep_used(&mut self) {
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
         let places = self.stacks.iter_mut().flat_map(UserStack::places_mut);
-        for place in places {
-            if let Place::File(file, _) = place {
-                let next = numbers.len() as u32;
-                *file = *numbers.entry(*file).or_insert(next);
-            }
+        let of_code = places.filter_map(|place| match place {
+            Place::File(file, _) => Some(file),
+            Place::Address(_) => None,
+        });
+        for file in of_code.chain(self.data.iter_mut().filter_map(Datum::file_mut)) {
+            let next = numbers.len() as u32;
+            *file = *numbers.entry(*file).or_insert(next);
         }
         let files = std::mem::take(&mut self.files);
         let mut kept: Vec<(u32, File)> = files
@@ -158,9 +164,11 @@ impl Code {
                 Some(("c ", rest)) => code.caller(rest),
                 Some(("g ", rest)) => code.gaps(rest),
                 Some(("n ", rest)) => code.name(rest),
+                Some(("d ", rest)) => Datum::read(rest).map(|datum| code.data.push(datum)),
                 _ => None,
             };
-            let lines = code.files.len().max(code.stacks.len()).max(code.names.len());
+            let lines = code.files.len().max(code.stacks.len());
+            let lines = lines.max(code.names.len()).max(code.data.len());
             if read.is_some() && lines >= LINES_MAX {
                 break;
             }
@@ -282,6 +290,10 @@ fn place(word: &str) -> Option<Place> {
     }
 }
 
+pub(crate) fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// Names come from the files of programs, and must not break lines.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -331,6 +343,7 @@ mod tests {
                 ],
             )]
             .into(),
+            data: Vec::new(),
         };
         assert_eq!(Code::new(code.lines().as_bytes()), code);
     }

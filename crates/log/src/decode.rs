@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Shows values as text: names of threads, of code addresses, of flags, of errors.
 
+use crate::code::Data;
 use crate::endpoint;
 use crate::event::{Elements, EventRef, Value};
 use crate::preamble::Preamble;
 use crate::process::Processes;
 use crate::reader::Reader;
+use crate::seen::has_data;
 use crate::stacks::Stacks;
 use crate::symbols::Symbols;
 use crate::text::{push_hex, push_int, push_octal, push_word};
@@ -20,6 +22,7 @@ enum Show {
     Octal,
     Thread,
     Code,
+    Data,
     Stack,
     Device,
     Ip,
@@ -40,6 +43,7 @@ pub struct Decoder {
     fields: Vec<Vec<Show>>,
     symbols: Symbols,
     stacks: Stacks,
+    data: Data,
 }
 
 impl Decoder {
@@ -47,7 +51,10 @@ impl Decoder {
     pub fn new(reader: &Reader) -> Decoder {
         let preamble = reader.preamble();
         let symbols = if has_code(preamble) { reader.symbols() } else { Symbols::default() };
-        Decoder { stacks: reader.stacks(), ..Decoder::live(preamble, symbols) }
+        let has_data = has_data(&preamble.events);
+        let data = if has_data { Data::new(&reader.code()) } else { Data::default() };
+        let stacks = reader.stacks();
+        Decoder { stacks, data, ..Decoder::live(preamble, symbols) }
     }
 
     /// Of a recording that runs: its stacks are not known yet.
@@ -55,12 +62,12 @@ impl Decoder {
         let show_all =
             |e: &EventLayout| e.fields.iter().map(|f| show(f, preamble)).collect::<Vec<_>>();
         let fields = preamble.events.iter().map(show_all).collect();
-        Decoder { fields, symbols, stacks: Stacks::default() }
+        Decoder { fields, symbols, stacks: Stacks::default(), data: Data::default() }
     }
 
     /// For events that were added to the preamble.
     pub fn extend(self, preamble: &Preamble) -> Decoder {
-        Decoder { stacks: self.stacks, ..Decoder::live(preamble, self.symbols) }
+        Decoder { stacks: self.stacks, data: self.data, ..Decoder::live(preamble, self.symbols) }
     }
 
     pub fn symbols(&self) -> &Symbols {
@@ -69,6 +76,15 @@ impl Decoder {
 
     pub fn stacks(&self) -> &Stacks {
         &self.stacks
+    }
+
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// The name of the data at an address that an event has.
+    pub fn variable(&self, event: &EventRef, address: u64) -> Option<&str> {
+        self.data.find(event.process(), address, event.time_ns)
     }
 
     /// Appends the value of the field `index` of an event as text, with its unit.
@@ -97,11 +113,9 @@ impl Decoder {
                     out.extend_from_slice(b"...");
                 }
             }
-            Value::Array(elements) => {
-                self.show_array(&self.fields[event.index][index], elements, processes, out)
-            }
+            Value::Array(elements) => self.show_array(event, index, elements, processes, out),
             Value::Int(_) | Value::Uint(_) | Value::Bool(_) => {
-                self.show_scalar(&self.fields[event.index][index], value, processes, out);
+                self.show_scalar(event, index, value, processes, out);
             }
         }
     }
@@ -131,6 +145,10 @@ impl Decoder {
                 Some((name, _)) => out.extend_from_slice(name),
                 None => return false,
             },
+            Show::Data => match self.variable(event, bits) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => return false,
+            },
             Show::Stack => match self.stacks.find(bits) {
                 Some(frames) => frames.push_text(out),
                 None => return false,
@@ -144,9 +162,16 @@ impl Decoder {
         true
     }
 
-    fn show_scalar(&self, show: &Show, value: Value, processes: &Processes, out: &mut Vec<u8>) {
+    fn show_scalar(
+        &self,
+        event: &EventRef,
+        index: usize,
+        value: Value,
+        processes: &Processes,
+        out: &mut Vec<u8>,
+    ) {
         let bits = value.bits().unwrap_or_default();
-        match show {
+        match &self.fields[event.index][index] {
             Show::Plain | Show::Endpoint => push_number(out, value),
             Show::Hex => push_hex(out, bits),
             Show::Octal => push_octal(out, bits),
@@ -160,6 +185,10 @@ impl Decoder {
                 None => push_number(out, value),
             },
             Show::Code => self.show_code(bits, out),
+            Show::Data => match self.variable(event, bits) {
+                Some(name) => push_word(out, name.as_bytes()),
+                None => push_hex(out, bits),
+            },
             Show::Stack => {
                 push_number(out, value);
                 if let Some(frames) = self.stacks.find(bits) {
@@ -201,11 +230,13 @@ impl Decoder {
 
     fn show_array(
         &self,
-        show: &Show,
+        event: &EventRef,
+        index: usize,
         elements: Elements,
         processes: &Processes,
         out: &mut Vec<u8>,
     ) {
+        let show = &self.fields[event.index][index];
         if matches!(show, Show::Ip)
             && let Some(address) = address_of(elements.bytes)
         {
@@ -221,7 +252,7 @@ impl Decoder {
             if i > 0 {
                 out.push(b',');
             }
-            self.show_scalar(show, value, processes, out);
+            self.show_scalar(event, index, value, processes, out);
         }
         out.push(b']');
     }
@@ -247,6 +278,7 @@ fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
         Decode::Octal => Show::Octal,
         Decode::Thread => Show::Thread,
         Decode::Code => Show::Code,
+        Decode::Data => Show::Data,
         Decode::Stack => Show::Stack,
         Decode::Device => Show::Device,
         Decode::Ip => Show::Ip,

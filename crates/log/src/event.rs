@@ -47,6 +47,21 @@ impl<'a> EventRef<'a> {
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.layout.fields.iter().find(|f| f.name == name).map(|f| self.value(f))
     }
+
+    /// The process whose memory the event's addresses are in.
+    pub fn process(&self) -> Option<u32> {
+        process(self.layout, self.origin, self.bytes)
+    }
+}
+
+/// The process that an event happened in: its field `tgid`, or that of the thread that logged it.
+pub fn process(layout: &EventLayout, origin: Origin, record: &[u8]) -> Option<u32> {
+    if let Origin::Thread { thread, .. } = origin {
+        return Some(thread.tgid);
+    }
+    // Context fields are the last ones.
+    let field = layout.fields.iter().rev().find(|f| f.name == "tgid")?;
+    value(layout, field, record).int().and_then(|pid| u32::try_from(pid).ok())
 }
 
 /// The value of `field` in the record `bytes`. Missing bytes read as 0.

@@ -110,7 +110,8 @@
 //! `as stack`, then its frames, innermost first, each after a space: `FUNCTION+0xOFFSET`, or an
 //! address if the symbol is unknown. Each number has at most one line.
 //!
-//! **Code.** Text, user stacks and what their addresses mean, in lines of seven forms:
+//! **Code.** Text, user stacks and what their addresses mean, and addresses of data, in lines of
+//! eight forms:
 //!
 //! - `f NUMBER BUILD-ID SEGMENTS PATH`: a file. Numbers count from 0. Without a build id it is
 //!   `-`. SEGMENTS are those with code, `OFFSET:SIZE:ADDRESS` in hexadecimal, with commas between
@@ -135,9 +136,15 @@
 //! - `n FILE+OFFSET DISTANCE`, then for each function at that place a tab, its name, a tab, and
 //!   `SOURCE:LINE`, which may be empty: first the function that the place is DISTANCE
 //!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.
+//! - `d PID ADDRESS TIME PLACE`: from that time (ns) on an address (hexadecimal) of a process (0:
+//!   the kernel) in a field `as data` is at PLACE, until the next line of that address. PLACE is
+//!   `FILE@SEGMENT+DISTANCE`, so many bytes behind what was mapped as code from offset SEGMENT
+//!   of the file on; or `FILE+OFFSET` in a file that processes share; or `-`, which is neither.
+//!   After that, if known: a tab, an offset, a tab, the name of the variable that it is in; or of
+//!   the file, if that has no name for it: then the offset is the address that the file has for it.
 //!
-//! `klogger symbolize` replaces the lines `n`, and those lines `s`, `g`, `k`, `b` and `c` that it
-//! can settle.
+//! `klogger symbolize` replaces the lines `n`, the names in `d`, and those lines `s`, `g`, `k`, `b`
+//! and `c` that it can settle.
 //!
 //! **Progress.** No payload. All events before the time in byte 24 are in blocks before this one. A
 //! recorder writes such blocks while it knows that somebody follows the log, and always into a

@@ -28,6 +28,7 @@ pub mod reader;
 pub mod record;
 pub mod rules;
 pub mod scan;
+pub mod seen;
 pub mod segments;
 mod source;
 pub mod stacks;

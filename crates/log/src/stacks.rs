@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Stacks, by the numbers that events have: those of the kernel, and those of programs.
 
-use crate::code::{Code, Function, Place, UserStack};
+use crate::code::{Code, Function, Place, UserStack, base};
 use std::collections::BTreeMap;
 
 /// The largest number of frames; a longer line is invalid.
@@ -168,10 +168,6 @@ fn push_named(frames: &mut Vec<Frame>, functions: &[Function], path: &str, after
             source: function.source.clone(),
         });
     }
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn begins(frame: &Frame) -> bool {

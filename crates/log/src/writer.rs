@@ -21,6 +21,7 @@ use crate::ledger::{Entry, Key, Ledger};
 use crate::origin::Origin;
 use crate::preamble::{Addition, Preamble};
 use crate::record::{LostRecord, SizeTable};
+use crate::seen::Seen;
 use crate::validate::Known;
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
@@ -84,6 +85,7 @@ pub struct Writer<S: Sink> {
     sizes: SizeTable,
     lost: LostRecord,
     codes: Codes,
+    data: Seen,
     packer: Option<zstd::bulk::Compressor<'static>>,
     /// Where the parts of the current block end, unpacked, and the serial number of each.
     parts: Vec<(usize, u32)>,
@@ -130,6 +132,7 @@ impl<S: Sink> Writer<S> {
         writer.put(&[&head, padding(head.len())])?;
         writer.head = head;
         writer.codes.learn(&preamble.events);
+        writer.data.learn(&preamble.events);
         Ok(writer)
     }
 
@@ -153,6 +156,7 @@ impl<S: Sink> Writer<S> {
             sizes: SizeTable::new(&preamble.events),
             lost: LostRecord::of(&preamble.events),
             codes: Codes::default(),
+            data: Seen::default(),
             packer,
             parts: Vec::new(),
             index: Vec::new(),
@@ -182,6 +186,7 @@ impl<S: Sink> Writer<S> {
         self.added += json.len();
         self.sizes.add(&addition.events);
         self.codes.learn(&addition.events);
+        self.data.learn(&addition.events);
         self.counts.resize(self.counts.len().max(ids(&addition.events)), 0);
         if self.lost.id == 0 {
             self.lost = LostRecord::of(&addition.events);
@@ -235,6 +240,7 @@ impl<S: Sink> Writer<S> {
                 return Err(error);
             }
             self.codes.note(records, &self.sizes);
+            self.data.note(block.origin, records, &self.sizes);
             self.last.add(&chunk);
             self.events += u64::from(chunk.events);
             self.losses = self.losses.saturating_add(chunk.lost);
@@ -303,6 +309,11 @@ impl<S: Sink> Writer<S> {
     /// The sum of the counts in `LOST` records.
     pub fn lost(&self) -> u64 {
         self.losses
+    }
+
+    /// The addresses of data in the events so far.
+    pub fn data(&self) -> &Seen {
+        &self.data
     }
 
     /// What has been written so far.

@@ -12,6 +12,7 @@ use std::path::Path;
 fn code(name: &str) -> Code {
     let function = Function { name: name.into(), offset: 3, source: String::new() };
     Code {
+        data: Vec::new(),
         files: vec![File { path: "/bin/x".into(), build_id: "ab".into(), loads: Vec::new() }],
         stacks: vec![UserStack {
             number: 65537,

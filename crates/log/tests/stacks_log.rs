@@ -56,6 +56,7 @@ fn code() -> Code {
     let at = Place::File;
     let stack = |number, frames| UserStack { number, pid: 10, frames, ..UserStack::default() };
     Code {
+        data: Vec::new(),
         files: vec![
             file("/opt/a program", "00ff12", vec![(0x1000, 0x800, 0x40_1000)]),
             file("/usr/lib/libc.so.6", "ab34", vec![(0x2_6000, 0x15_0000, 0x2_6000)]),

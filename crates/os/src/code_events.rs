@@ -10,8 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// Pages of a CPU's ring, a power of two.
+/// Pages of a CPU's ring, a power of two; and if what is mapped as data is recorded as well: of a
+/// library these are several mappings, and programs map memory without end.
 const PAGES: usize = 64;
+const PAGES_WITH_DATA: usize = 256;
 /// Offsets in the ring's first page: `data_head` and `data_tail` of `struct perf_event_mmap_page`.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
@@ -20,6 +22,8 @@ const SAMPLE_TIME: u64 = 1 << 2;
 /// Bits of `perf_event_attr`: mmap, comm, task, sample_id_all, mmap2, comm_exec, use_clockid,
 /// build_id.
 const FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 18 | 1 << 23 | 1 << 24 | 1 << 25 | 1 << 34;
+/// mmap_data: mappings that are not code as well.
+const DATA: u64 = 1 << 17;
 
 /// Something that happened to the code of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +36,13 @@ pub struct CodeEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It mapped code. Either the build id of the file is known, or which file it is.
+    /// It mapped code, or data if these were asked for. Either the build id of the file is known,
+    /// or which file it is.
     Map {
         start: u64,
         length: u64,
         offset: u64,
+        kind: MapKind,
         path: String,
         build_id: Vec<u8>,
         file: Option<FileId>,
@@ -47,21 +53,37 @@ pub enum What {
     Fork { parent: u32 },
 }
 
+/// What is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    Code,
+    /// Of this process alone, and cannot be written.
+    Data,
+    /// Of this process alone: where variables are.
+    Variables,
+    /// What processes that map the same file share.
+    SharedData,
+}
+
 /// A ring for each CPU.
 pub struct CodeEvents {
     rings: Vec<(OwnedFd, Mapping)>,
+    /// Of each ring.
+    pages: usize,
 }
 
 impl CodeEvents {
-    /// Begins to record all processes. CPUs that cannot be opened are offline.
-    pub fn new(cpus: usize) -> io::Result<CodeEvents> {
-        let attributes = Attributes::records(FLAGS, SAMPLE_TIME, libc::CLOCK_MONOTONIC);
+    /// Begins to record all processes. CPUs that cannot be opened are offline. `data`: what they
+    /// map as data as well.
+    pub fn new(cpus: usize, data: bool) -> io::Result<CodeEvents> {
+        let (flags, pages) = if data { (FLAGS | DATA, PAGES_WITH_DATA) } else { (FLAGS, PAGES) };
+        let attributes = Attributes::records(flags, SAMPLE_TIME, libc::CLOCK_MONOTONIC);
         let mut rings = Vec::new();
         let mut failure = None;
         for cpu in 0..cpus {
             match Kernel.open(&attributes, cpu as u32) {
                 Ok(fd) => {
-                    let ring = Mapping::new(fd.as_fd(), (1 + PAGES) * page_size())?;
+                    let ring = Mapping::new(fd.as_fd(), (1 + pages) * page_size())?;
                     rings.push((fd, ring));
                 }
                 Err(e) => {
@@ -75,7 +97,7 @@ impl CodeEvents {
         }
         match failure {
             Some(e) if rings.is_empty() => Err(e),
-            _ => Ok(CodeEvents { rings }),
+            _ => Ok(CodeEvents { rings, pages }),
         }
     }
 
@@ -89,13 +111,13 @@ impl CodeEvents {
             let mut tail = ring.word(TAIL).load(Ordering::Relaxed);
             while tail < head {
                 let mut record = vec![0; 8];
-                copy(ring, tail, &mut record);
+                copy(ring, self.pages, tail, &mut record);
                 let size = u16::from_ne_bytes([record[6], record[7]]);
                 if size < 8 {
                     break;
                 }
                 record.resize(usize::from(size), 0);
-                copy(ring, tail, &mut record);
+                copy(ring, self.pages, tail, &mut record);
                 lost += read(&record, found);
                 tail += u64::from(size);
             }
@@ -107,10 +129,10 @@ impl CodeEvents {
 }
 
 /// Copies from the ring, which records may wrap around. Records are multiples of 8 bytes.
-fn copy(ring: &Mapping, from: u64, to: &mut [u8]) {
+fn copy(ring: &Mapping, pages: usize, from: u64, to: &mut [u8]) {
     let page = page_size();
     for (n, bytes) in to.chunks_mut(8).enumerate() {
-        let at = (from as usize + 8 * n) % (PAGES * page);
+        let at = (from as usize + 8 * n) % (pages * page);
         let word = ring.word(page + at).load(Ordering::Relaxed).to_ne_bytes();
         bytes.copy_from_slice(&word[..bytes.len()]);
     }
@@ -144,6 +166,13 @@ fn read(record: &[u8], found: &mut Vec<CodeEvent>) -> u64 {
                 start: long(16),
                 length: long(24),
                 offset: long(32),
+                // MAP_SHARED or MAP_SHARED_VALIDATE, PROT_WRITE
+                kind: match (misc & 1 << 13, word(68) & 3, word(64) & 2) {
+                    (0, ..) => MapKind::Code,
+                    (_, 1 | 3, _) => MapKind::SharedData,
+                    (_, _, 0) => MapKind::Data,
+                    (_, _, _) => MapKind::Variables,
+                },
                 path: String::from_utf8_lossy(&name[..end]).into_owned(),
                 build_id: build_id.unwrap_or_default().to_vec(),
                 file: (file.inode != 0).then_some(file),
@@ -186,11 +215,22 @@ mod tests {
             start: 0x1000,
             length: 0x2000,
             offset: 0,
+            kind: MapKind::Code,
             path: "/a b".into(),
             build_id: vec![0xab, 0xcd],
             file: None,
         };
         assert_eq!(found, [CodeEvent { time: 99, pid: 7, what }]);
+        let kinds =
+            [(2, 1, MapKind::Data), (2, 3, MapKind::Variables), (1, 3, MapKind::SharedData)];
+        for (flags, protection, kind) in kinds {
+            record[64..68].copy_from_slice(&u32::to_ne_bytes(protection));
+            record[4..6].copy_from_slice(&(2u16 | 1 << 13 | 1 << 14).to_ne_bytes());
+            record[68..72].copy_from_slice(&u32::to_ne_bytes(flags));
+            found.clear();
+            assert_eq!(read(&record, &mut found), 0);
+            assert!(matches!(&found[0].what, What::Map { kind: is, .. } if *is == kind));
+        }
         // Without a build id: device 8:1, inode 77.
         record[4..6].copy_from_slice(&2u16.to_ne_bytes());
         record[40..44].copy_from_slice(&8u32.to_ne_bytes());

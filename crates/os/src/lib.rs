@@ -46,7 +46,7 @@ pub use cpu::{
 pub use error::Error;
 pub use mapping::Mapping;
 pub use signals::{
-    Signal, Signals, Uninterrupted, become_ordinary, end_by_second_signal, end_by_signals,
+    SecondEnds, Signal, Signals, Uninterrupted, asked_to_end, become_ordinary, end_by_signals,
     ignored_at_start, survive_file_limits,
 };
 pub use sockets::{connect_abstract, peer_has_our_files, peer_uid};

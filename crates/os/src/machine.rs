@@ -126,8 +126,70 @@ pub fn symbols() -> String {
     symbols.iter().map(|(address, name)| format!("{address:x} {name}\n")).collect()
 }
 
+/// An address farther than this from the variable before it is not in it.
+const VARIABLE_MAX: u64 = 1 << 20;
+
+/// The kernel's symbols, to find variables: address, whether it is a variable, name.
+pub struct Variables(Vec<(u64, bool, String)>);
+
+impl Variables {
+    pub fn read() -> Variables {
+        Variables::of(&all_symbols())
+    }
+
+    fn of(text: &str) -> Variables {
+        let symbol = |line: &str| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let kind = words.next()?.chars().next()?;
+            (address != 0).then_some((address, kind, words.next()?.to_string()))
+        };
+        let all: Vec<_> = text.lines().filter_map(symbol).collect();
+        // A kernel without CONFIG_KALLSYMS_ALL has only the symbols of its linker script.
+        let has_variables = all.iter().any(|(_, kind, _)| matches!(kind, 'd' | 'b'));
+        let is_variable = |kind| has_variables && "dDbBrRvV".contains(kind);
+        let all = all.into_iter().map(|(address, kind, name)| (address, is_variable(kind), name));
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        Variables(all)
+    }
+
+    /// The kernel tells no addresses.
+    pub fn is_hidden(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The variable at an address, and how far into it; `None`: there is none, as in memory that
+    /// the kernel has allocated.
+    pub fn find(&self, address: u64) -> Option<(&str, u64)> {
+        let after = self.0.partition_point(|(start, ..)| *start <= address);
+        let (start, is_variable, name) = self.0.get(after.checked_sub(1)?)?;
+        // Behind the last symbol of all it is not known where that ends.
+        let is_within = after < self.0.len() && address - start < VARIABLE_MAX;
+        (*is_variable && is_within).then_some((name, address - start))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::Variables;
+
+    #[test]
+    fn an_address_is_in_the_variable_before_it() {
+        let text = "ffffffff81000000 T function\nffffffff82000000 D tasklist_lock\n\
+                    ffffffff82000008 b table\nffffffff90000000 d far\n";
+        let variables = Variables::of(text);
+        assert_eq!(variables.find(0xffff_ffff_8200_0000), Some(("tasklist_lock", 0)));
+        assert_eq!(variables.find(0xffff_ffff_8200_0018), Some(("table", 16)));
+        assert_eq!(variables.find(0xffff_ffff_8300_0000), None);
+        assert_eq!(variables.find(0xffff_ffff_8100_0010), None);
+        assert_eq!(variables.find(0xffff_8880_0000_0000), None);
+        assert_eq!(variables.find(0xffff_ffff_9000_0008), None);
+        let linker = "ffffffff82000000 D __start_rodata\nffffffff83000000 T _end\n";
+        assert_eq!(Variables::of(linker).find(0xffff_ffff_8200_0010), None);
+        assert!(Variables::of("0000000000000000 D hidden\n").is_hidden());
+    }
+
     use super::{cpu_list, parse_cpu_list};
 
     #[test]

@@ -42,6 +42,7 @@ const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const TOTAL_TIMES: u64 = 1 | 2;
 const DISABLED: u64 = 1;
 const PINNED: u64 = 1 << 2;
+const EXCLUDE_USER: u64 = 1 << 4;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
 const FREQ: u64 = 1 << 10;
@@ -93,6 +94,16 @@ impl Attributes {
     /// With a period that the kernel adjusts, so that there are so many samples a second.
     pub fn at_hz(self, hz: u64) -> Attributes {
         Attributes { sample_period: hz, flags: self.flags | FREQ, ..self }
+    }
+
+    /// Only while a program's own code runs.
+    pub fn without_kernel(self) -> Attributes {
+        Attributes { flags: self.flags | EXCLUDE_KERNEL, ..self }
+    }
+
+    /// Only while the kernel runs.
+    pub fn without_user(self) -> Attributes {
+        Attributes { flags: self.flags | EXCLUDE_USER, ..self }
     }
 
     /// It counts all the time, and never takes turns with others on a counter of the CPU.

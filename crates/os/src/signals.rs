@@ -7,7 +7,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// While this exists, signals that would end the process are blocked in the calling thread, so that
 /// it can remove its temporary files. Processes that it starts receive them at once.
@@ -47,9 +47,9 @@ pub struct Signal {
 /// The end of a pipe into which the handler writes; there is one in a process.
 static ARRIVED: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether one of those that end the process has arrived, and whether the next one ends it.
+/// Whether one of those that end the process has arrived, and how many [`SecondEnds`] there are.
 static ASKED_TO_END: AtomicBool = AtomicBool::new(false);
-static SECOND_ENDS: AtomicBool = AtomicBool::new(false);
+static SECOND_ENDS: AtomicU32 = AtomicU32::new(0);
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Signals that end a recording or request a dump, as a file descriptor. Unlike a signalfd, a
@@ -111,7 +111,7 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
         libc::write(ARRIVED.load(Ordering::Acquire), bytes.as_ptr().cast(), bytes.len());
         if ENDING.contains(&signal)
             && ASKED_TO_END.swap(true, Ordering::AcqRel)
-            && SECOND_ENDS.load(Ordering::Acquire)
+            && SECOND_ENDS.load(Ordering::Acquire) > 0
         {
             // It is blocked until this handler returns.
             libc::signal(signal, libc::SIG_DFL);
@@ -121,10 +121,26 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
     }
 }
 
-/// The second signal of those that a recorder handles ends the process, whatever its threads wait
-/// for.
-pub fn end_by_second_signal() {
-    SECOND_ENDS.store(true, Ordering::Release);
+/// While one exists, the second signal of those that a recorder handles ends the process, whatever
+/// its threads wait for. The first may have come before.
+pub struct SecondEnds(());
+
+impl SecondEnds {
+    pub fn begin() -> SecondEnds {
+        SECOND_ENDS.fetch_add(1, Ordering::AcqRel);
+        SecondEnds(())
+    }
+}
+
+impl Drop for SecondEnds {
+    fn drop(&mut self) {
+        SECOND_ENDS.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Whether the first of these signals has come.
+pub fn asked_to_end() -> bool {
+    ASKED_TO_END.load(Ordering::Acquire)
 }
 
 /// From here on the signals that a recorder handles end the process again.

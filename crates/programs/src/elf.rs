@@ -121,6 +121,14 @@ impl Elf {
         (address - segment.p_vaddr).checked_add(segment.p_offset)
     }
 
+    /// Whether a program that is loaded has something at this address.
+    pub fn is_loaded(&self, address: u64) -> bool {
+        let has = |s: &ProgramHeader| {
+            s.p_type == abi::PT_LOAD && address.wrapping_sub(s.p_vaddr) < s.p_memsz
+        };
+        self.segments.iter().any(has)
+    }
+
     /// The code from `address` on, `length` bytes or up to the end of its segment.
     pub fn code(&self, address: u64, length: u64) -> Result<Vec<u8>, Wrong> {
         let has = |s: &&ProgramHeader| {

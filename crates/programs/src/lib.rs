@@ -15,6 +15,7 @@ mod returns;
 mod several;
 mod static_probes;
 mod symbols;
+pub mod variables;
 mod which;
 
 pub use find::{Found, Location};
@@ -38,6 +39,11 @@ impl Wrong {
 
     fn help(self, help: impl Into<String>) -> Wrong {
         Wrong { help: Some(help.into()), ..self }
+    }
+
+    /// In half a line.
+    pub fn why(&self) -> &str {
+        &self.message
     }
 
     /// Of the file with this path.

@@ -7,7 +7,6 @@ use klogger_log::preamble::RateLimit;
 use klogger_os::{self as os, Error};
 use klogger_ring::EVENTS_MAX;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Decoding, Schema};
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::wildcard;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -49,22 +48,13 @@ pub fn layouts(request: &Request) -> Result<Vec<EventLayout>, Error> {
 
 /// A decoding is one function in SQL and one table in the log, whichever schema declares it.
 pub fn check_decodings(request: &Request) -> Result<(), Error> {
-    let mut known: Vec<(&Schema, &Decoding)> = Vec::new();
-    for schema in request.units.iter().map(|unit| &unit.schema) {
-        let differs = |new: &Decoding| {
-            let mut same = known.iter().filter(|(_, old)| old.name.eq_ignore_ascii_case(&new.name));
-            same.find(|(_, old)| *old != new).map(|(other, _)| other.name.clone())
-        };
-        let found = schema.decodings.iter().find_map(|new| Some((&new.name, differs(new)?)));
-        if let Some((name, other)) = found {
-            let message = format!(
-                "the schemata '{other}' and '{}' both declare '{name}', with other texts",
-                schema.name
-            );
+    for (number, unit) in request.units.iter().enumerate() {
+        let before = request.units[..number].iter().map(|known| &known.schema);
+        let found = before.filter_map(|k| unit.schema.decoding_clash(&k.name, &k.decodings)).next();
+        if let Some(message) = found {
             return Err(Error::new(message)
                 .help("record with one of them at a time, or rename it in one of them"));
         }
-        known.extend(schema.decodings.iter().map(|decoding| (schema, decoding)));
     }
     Ok(())
 }

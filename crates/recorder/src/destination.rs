@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What a log is written to: a file, or standard output, as it is or through a pipe.
 
-use crate::hung::watched;
+use crate::hung::Watched;
 use klogger_log::writer::Sink;
 use klogger_os::{self as os, Error};
 use std::fs::File;
@@ -40,7 +40,7 @@ pub fn check_stdout() -> Result<(), Error> {
 
 /// The destination of a log.
 pub enum Destination {
-    File(File),
+    File(Watched<File>),
     /// What was written cannot be undone.
     Stream(File),
 }
@@ -54,7 +54,7 @@ impl Destination {
         Ok(match file.metadata().map_err(cannot)?.is_file() {
             true => {
                 let _ = klogger_log::lock::lock(&file);
-                Destination::File(file)
+                Destination::File(Watched::new(Path::new("standard output"), file))
             }
             false => Destination::Stream(file),
         })
@@ -65,7 +65,7 @@ impl Write for Destination {
     /// Another program may have made a pipe non-blocking, which it shares.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Destination::File(file) => watched(|| file.write(bytes)),
+            Destination::File(file) => file.write(bytes),
             Destination::Stream(stream) => loop {
                 match stream.write(bytes) {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {
@@ -79,7 +79,8 @@ impl Write for Destination {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Destination::File(file) | Destination::Stream(file) => file.flush(),
+            Destination::File(file) => file.flush(),
+            Destination::Stream(stream) => stream.flush(),
         }
     }
 }
@@ -87,7 +88,7 @@ impl Write for Destination {
 impl Sink for Destination {
     fn cut(&mut self, length: u64) -> io::Result<()> {
         match self {
-            Destination::File(file) => watched(|| file.cut(length)),
+            Destination::File(file) => file.cut(length),
             Destination::Stream(_) => Err(ErrorKind::NotSeekable.into()),
         }
     }

@@ -1,74 +1,133 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Whether writing the log hangs, because its file system does not answer. The thread that writes
+//! Whether writing a file hangs, because its file system does not answer. The thread that writes
 //! cannot say so, and at the end of a recording all others wait for it: a thread of its own looks.
 
-use klogger_os as os;
+use klogger_log::writer::Sink;
+use klogger_os::{self as os, SecondEnds};
 use std::io::{self, Write};
 use std::path::Path;
-use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A call that a thread is in.
 #[derive(Clone)]
 struct Call {
+    number: u64,
     /// ns of CLOCK_MONOTONIC.
     since_ns: u64,
-    /// `None`: the log's.
-    file: Option<PathBuf>,
+    file: Arc<Path>,
 }
 
-static CALL: Mutex<Option<Call>> = Mutex::new(None);
+static CALLS: Mutex<Vec<Call>> = Mutex::new(Vec::new());
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-fn call() -> MutexGuard<'static, Option<Call>> {
-    CALL.lock().unwrap_or_else(PoisonError::into_inner)
+fn calls() -> MutexGuard<'static, Vec<Call>> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Call {
+    fn begin(file: Arc<Path>) -> Call {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let call = Call { number, since_ns: os::monotonic_ns(), file };
+        calls().push(call.clone());
+        call
+    }
+
+    fn end(&self) {
+        calls().retain(|call| call.number != self.number);
+    }
 }
 
 /// A single call that takes longer hangs.
 const TOO_LONG: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Makes a call for the log's file, which may hang. Of several at a time, the first one is watched.
-pub fn watched<T>(work: impl FnOnce() -> T) -> T {
-    watched_for(None, work)
-}
-
-fn watched_for<T>(file: Option<&Path>, work: impl FnOnce() -> T) -> T {
-    let mut present = call();
-    let is_first = present.is_none();
-    if is_first {
-        *present = Some(Call { since_ns: os::monotonic_ns(), file: file.map(Path::to_path_buf) });
-    }
-    drop(present);
+/// Makes a call for a file, which may hang.
+pub fn watched<T>(file: impl Into<Arc<Path>>, work: impl FnOnce() -> T) -> T {
+    let call = Call::begin(file.into());
     let done = work();
-    if is_first {
-        *call() = None;
-    }
+    call.end();
     done
 }
 
-/// A file besides the log, such as that of the lines of `klogger trace`.
+/// A file that is written: the log, or another such as the lines of `klogger trace`. It is closed
+/// when this is dropped, which may hang as well.
 pub struct Watched<W> {
-    pub path: PathBuf,
-    pub file: W,
+    path: Arc<Path>,
+    /// `None`: it is closed.
+    file: Option<W>,
+}
+
+impl<W> Watched<W> {
+    /// `path`: as it is named in messages.
+    pub fn new(path: impl Into<Arc<Path>>, file: W) -> Watched<W> {
+        Watched { path: path.into(), file: Some(file) }
+    }
+
+    fn call<T>(&mut self, work: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
+        let file = self.file.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        watched(self.path.clone(), || work(file))
+    }
 }
 
 impl<W: Write> Write for Watched<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        watched_for(Some(&self.path), || self.file.write(bytes))
+        self.call(|file| file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        watched_for(Some(&self.path), || self.file.flush())
+        self.call(Write::flush)
     }
 }
 
-/// How long a call has taken, if that is too long.
-fn hangs_for(since_ns: u64, now_ns: u64) -> Option<Duration> {
-    let taken = Duration::from_nanos(now_ns.saturating_sub(since_ns));
-    (taken >= TOO_LONG).then_some(taken)
+impl<W: Sink> Sink for Watched<W> {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.call(|file| file.cut(length))
+    }
+}
+
+impl<W> Drop for Watched<W> {
+    fn drop(&mut self) {
+        let file = self.file.take();
+        watched(self.path.clone(), || drop(file));
+    }
+}
+
+/// What the user has been told.
+#[derive(Default)]
+struct Told {
+    /// Files whose calls hang, and since when.
+    files: Vec<(Arc<Path>, u64)>,
+    /// While there are any.
+    second_ends: Option<SecondEnds>,
+}
+
+impl Told {
+    /// What is to be said now. `ending`: a signal has come that ends the recording.
+    fn look(&mut self, calls: &[Call], now_ns: u64, ending: bool) -> Vec<String> {
+        let too_long = |c: &&Call| now_ns.saturating_sub(c.since_ns) >= TOO_LONG.as_nanos() as u64;
+        let hanging: Vec<&Call> = calls.iter().filter(too_long).collect();
+        let mut said = Vec::new();
+        for call in &hanging {
+            if self.files.iter().all(|(file, _)| *file != call.file) {
+                said.push(hangs(&call.file, now_ns.saturating_sub(call.since_ns), ending));
+                self.files.push((call.file.clone(), call.since_ns));
+            }
+        }
+        let is_over = |(file, _): &mut (Arc<Path>, u64)| hanging.iter().all(|c| c.file != *file);
+        let over: Vec<_> = self.files.extract_if(.., is_over).collect();
+        let all = self.files.is_empty();
+        let again = |(file, since)| goes_on(file, now_ns.saturating_sub(since), all);
+        said.extend(over.iter().map(|(file, since)| again((file, *since))));
+        match all {
+            true => self.second_ends = None,
+            false => drop(self.second_ends.get_or_insert_with(SecondEnds::begin)),
+        }
+        said
+    }
 }
 
 /// Looks until it is dropped.
@@ -78,19 +137,19 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Tells once that writing `log` hangs; from then on the second signal ends the process,
-    /// whatever its threads wait for. Without a thread for it, nothing is told.
-    pub fn start(log: &Path, tell: fn(&str)) -> Watch {
+    /// Tells of each file that writing it hangs, and that it goes on; in between, the second signal
+    /// ends the process, whatever its threads wait for. Without a thread for it, nothing is told.
+    pub fn start(tell: fn(&str)) -> Watch {
         let (end, ended) = channel::<()>();
-        let log = log.to_path_buf();
         let run = move || {
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                let Some(present) = call().clone() else { continue };
-                let now = os::monotonic_ns();
-                let Some(taken) = hangs_for(present.since_ns, now) else { continue };
-                os::end_by_second_signal();
-                tell(&words(present.file.as_deref().unwrap_or(&log), taken));
-                return;
+            let mut told = Told::default();
+            let mut over = false;
+            while !over {
+                // The last look is for a call that has returned at the end.
+                over = ended.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout);
+                let present = calls().clone();
+                let said = told.look(&present, os::monotonic_ns(), os::asked_to_end());
+                said.iter().for_each(|text| tell(text));
             }
         };
         let thread = os::threads::start("klogger/hung", run).ok();
@@ -98,14 +157,21 @@ impl Watch {
     }
 }
 
-fn words(file: &Path, taken: Duration) -> String {
+fn hangs(file: &Path, taken_ns: u64, ending: bool) -> String {
     format!(
-        "writing {} has taken {} s: its file system does not answer; a second Ctrl-C (or \
-         SIGTERM) ends klogger without the rest, which 'klogger rescue {}' then finds in the rings",
+        "writing {} has taken {} s: its file system does not answer; {} Ctrl-C (or SIGTERM) ends \
+         klogger at once, and 'klogger rescue {}' writes what is still in its rings",
         file.display(),
-        taken.as_secs(),
+        taken_ns / 1_000_000_000,
+        if ending { "another" } else { "a second" },
         std::process::id()
     )
+}
+
+fn goes_on(file: &Path, taken_ns: u64, all: bool) -> String {
+    let (file, seconds) = (file.display(), taken_ns / 1_000_000_000);
+    let signals = if all { "; signals do not end klogger at once any more" } else { "" };
+    format!("writing {file} goes on after {seconds} s: its file system answers again{signals}")
 }
 
 impl Drop for Watch {
@@ -119,23 +185,84 @@ impl Drop for Watch {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_a_call_that_takes_long_hangs() {
-        let second = 1_000_000_000;
-        assert_eq!(hangs_for(98 * second, 100 * second), None);
-        assert_eq!(hangs_for(100 * second, 98 * second), None);
-        assert_eq!(hangs_for(93 * second, 100 * second), Some(Duration::from_secs(7)));
-        let said = words(Path::new("x.klog"), Duration::from_secs(7));
-        assert!(said.starts_with("writing x.klog has taken 7 s: its file system"), "{said}");
+    const SECOND: u64 = 1_000_000_000;
+
+    fn call(file: &str, since_s: u64) -> Call {
+        Call { number: 0, since_ns: since_s * SECOND, file: Path::new(file).into() }
     }
 
     #[test]
-    fn the_first_call_is_watched_until_it_returns() {
-        let mut lines = Watched { path: "lines".into(), file: Vec::new() };
-        let file = || call().clone().map(|present| present.file);
-        assert_eq!(watched_for(Some(Path::new("a")), || watched(file)), Some(Some("a".into())));
-        assert_eq!(file(), None);
-        lines.write_all(b"x").and_then(|()| lines.flush()).unwrap();
-        assert_eq!((file(), lines.file), (None, b"x".to_vec()));
+    fn each_file_is_told_of_once_and_taken_back_when_its_call_returns() {
+        let mut told = Told::default();
+        let mut look = |calls: &[Call], now_s: u64, ending| {
+            let said = told.look(calls, now_s * SECOND, ending);
+            (said, told.second_ends.is_some())
+        };
+        let log = call("x.klog", 93);
+        let calls = [call("lines", 98), log.clone()];
+        assert_eq!(look(&calls, 97, false), (vec![], false));
+        // Earlier than the call: by another thread's clock.
+        assert_eq!(look(&calls, 90, false), (vec![], false));
+        let (said, second) = look(&calls, 100, false);
+        assert!(said.len() == 1 && second, "{said:?}");
+        assert!(said[0].starts_with("writing x.klog has taken 7 s: its file system"), "{said:?}");
+        assert!(said[0].contains("a second Ctrl-C (or SIGTERM) ends"), "{said:?}");
+        // A signal has come meanwhile; the other hangs as well. Two calls of a file are told once.
+        let (said, second) = look(&[calls[0].clone(), log.clone(), call("lines", 97)], 103, true);
+        assert!(said.len() == 1 && second, "{said:?}");
+        assert!(said[0].contains("lines") && said[0].contains("another Ctrl-C"), "{said:?}");
+        let again = "its file system answers again";
+        let lines = format!("writing lines goes on after 7 s: {again}");
+        assert_eq!(look(&[log, call("lines", 104)], 105, true), (vec![lines], true));
+        let (said, second) = look(&[call("x.klog", 105)], 106, true);
+        assert_eq!((said.len(), second), (1, false));
+        assert!(
+            said[0].ends_with(&format!("{again}; signals do not end klogger at once any more"))
+        );
+        assert_eq!(look(&[call("x.klog", 105)], 111, true).0.len(), 1, "it hangs again");
+    }
+
+    /// How many calls for a file there are.
+    fn present(file: &str) -> usize {
+        calls().iter().filter(|call| *call.file == *Path::new(file)).count()
+    }
+
+    /// Says how many calls there are for a file of this name.
+    struct Counting(Arc<AtomicU64>);
+
+    impl Counting {
+        fn count(&self) {
+            self.0.fetch_add(present("counted") as u64, Ordering::Relaxed);
+        }
+    }
+
+    impl Write for Counting {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.count();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.count();
+            Ok(())
+        }
+    }
+
+    impl Drop for Counting {
+        fn drop(&mut self) {
+            self.count();
+        }
+    }
+
+    #[test]
+    fn each_call_is_watched_until_it_returns() {
+        let both = || watched(Path::new("b"), || (present("a"), present("b")));
+        assert_eq!(watched(Path::new("a"), both), (1, 1));
+        assert_eq!((present("a"), present("b")), (0, 0));
+        let count = Arc::new(AtomicU64::new(0));
+        let mut file = Watched::new(Path::new("counted"), Counting(count.clone()));
+        file.write_all(b"x").and_then(|()| file.flush()).unwrap();
+        drop(file);
+        assert_eq!((count.load(Ordering::Relaxed), present("counted")), (3, 0));
     }
 }

@@ -74,7 +74,7 @@ pub struct Options {
     pub follower: Option<Box<dyn Follower>>,
     /// If somebody or something may ask for snapshots.
     pub snapshots: Option<snapshots::Options>,
-    /// Tells the user that writing the log hangs; called by a thread of its own.
+    /// Tells the user that writing a file hangs, or goes on; called by a thread of its own.
     pub tell_hung: fn(&str),
 }
 

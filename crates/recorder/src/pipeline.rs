@@ -18,6 +18,7 @@ use klogger_engines::cpu_rings::CpuRings;
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::preamble::Preamble;
+use klogger_log::seen::Seen;
 use klogger_log::writer::{Summary, Writer};
 use klogger_os as os;
 use klogger_os::threads;
@@ -377,6 +378,11 @@ impl Ended {
     /// How many threads have no name in the log.
     pub fn unnamed(&self) -> u64 {
         self.writer.as_ref().map_or(0, LogWriter::unnamed)
+    }
+
+    /// The addresses of data in the events of the last file.
+    pub fn data(&self) -> Seen {
+        self.writer.as_ref().map(|writer| writer.data().clone()).unwrap_or_default()
     }
 
     /// What could not be written, for the ledger.

@@ -18,7 +18,7 @@ pub use self::shelf::{Closing, Shelf};
 pub use self::told::Told;
 use crate::destination::Destination;
 use crate::file;
-use crate::hung::watched;
+use crate::hung::{Watched, watched};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble, Segment};
@@ -29,6 +29,7 @@ use klogger_os::outputs::Folder;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -268,8 +269,11 @@ fn create(
     preamble: &Preamble,
     compression: Compression,
 ) -> io::Result<Writer<Destination>> {
-    let file = Destination::File(watched(|| file::create(folder, name, mode))?);
-    Writer::new(file, preamble, compression).inspect_err(|_| drop(folder.remove(name)))
+    let path: Arc<Path> = folder.path().join(name).into();
+    let file = watched(path.clone(), || file::create(folder, name, mode))?;
+    let file = Destination::File(Watched::new(path.clone(), file));
+    let made = Writer::new(file, preamble, compression);
+    made.inspect_err(|_| drop(watched(path, || folder.remove(name))))
 }
 
 /// Deletes old segments when the disk is full.

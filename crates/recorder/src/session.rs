@@ -19,6 +19,7 @@ use crate::destination::{Destination, is_stdout};
 use crate::file::Place;
 use crate::followed::Followed;
 use crate::host;
+use crate::hung::Watched;
 use crate::names::ThreadNames;
 use crate::pipeline::{Log, Pipeline};
 use crate::poll::Poller;
@@ -307,7 +308,7 @@ impl Session {
             }
             None => file::open(&self.log(), self.options.mode)?,
         };
-        Ok((Destination::File(file), Some(place)))
+        Ok((Destination::File(Watched::new(self.log(), file)), Some(place)))
     }
 
     /// The threads that probes log, if the recording has a scope.

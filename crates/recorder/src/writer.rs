@@ -18,6 +18,7 @@ use discarded::Discarded;
 use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
+use klogger_log::seen::Seen;
 use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_os as os;
 use klogger_ring::block::{Block, Builtin, Followed, Pool, Source, Status, ToWriter};
@@ -159,6 +160,11 @@ impl LogWriter {
     /// What is said of segments that were removed.
     pub fn removed(&self) -> Option<Entry> {
         self.seams.as_ref()?.shelf().deleted()
+    }
+
+    /// The addresses of data in events.
+    pub fn data(&self) -> &Seen {
+        self.writer.data()
     }
 
     /// How many threads have no name.

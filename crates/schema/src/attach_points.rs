@@ -18,7 +18,7 @@ mod usdt;
 mod user;
 
 pub use breakpoint::{Access, Breakpoint, Place, breakpoint};
-pub use sample::{Rate, Sample, sample};
+pub use sample::{Only, Rate, Sample, sample};
 pub use timer::period_ns;
 
 use crate::names::is_identifier;

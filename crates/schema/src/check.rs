@@ -188,7 +188,7 @@ fn unique<'a>(
 
 /// The recorder makes the table of places.
 fn reserved_tables(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    for (_, span) in draft.tables.iter().filter(|(table, _)| table.name == PLACE) {
+    for (_, span) in draft.tables.iter().filter(|(t, _)| t.name.eq_ignore_ascii_case(PLACE)) {
         found.push(
             Diagnostic::error(*span, format!("`{PLACE}` is the decoding of places of probes"))
                 .label("taken")

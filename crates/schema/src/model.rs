@@ -5,6 +5,7 @@
 //! came from, except by the name and text which diagnostics and `#line` need.
 
 mod arch;
+mod decoding;
 mod module;
 mod parameter;
 mod poll;
@@ -17,6 +18,7 @@ pub use crate::contexts::Context;
 pub use crate::counted::Counted;
 use crate::include::Includes;
 pub use arch::{Arch, Counter};
+pub use decoding::Decoding;
 pub use module::Module;
 pub use parameter::Parameter;
 pub use poll::{Poll, Source};
@@ -260,6 +262,9 @@ pub enum Decode {
     Thread,
     /// An address in code; the symbol table has its name.
     Code,
+    /// An address of data: of a variable of the kernel, or of the program that the event's `tgid`
+    /// is.
+    Data,
     /// A kernel stack: the number from `klogger_stack()`, which identifies a row in the table of
     /// stacks; 0: none.
     Stack,
@@ -275,15 +280,6 @@ pub enum Decode {
     Path,
     /// A table of [`Decoding`], by name.
     Table(String),
-}
-
-/// `enum NAME { ... }` or `flags NAME { ... }`: texts for values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decoding {
-    pub name: String,
-    /// Bits that can be combined, rather than alternatives.
-    pub flags: bool,
-    pub values: Vec<(u64, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -422,6 +418,12 @@ impl Schema {
     /// The counters of all its `arch` blocks.
     pub fn counters(&self) -> impl Iterator<Item = &Counter> {
         self.arch.iter().flat_map(|arch| &arch.counters)
+    }
+
+    /// Whether an event has an address of data, and whose it is if it is one of a program.
+    pub fn has_data_of_programs(&self) -> bool {
+        let has_data = |e: &&Event| e.fields.iter().any(|f| f.decode == Decode::Data);
+        self.events.iter().filter(has_data).any(|e| e.fields.iter().any(|f| f.name == "tgid"))
     }
 
     pub fn event(&self, name: &str) -> Option<&Event> {

@@ -89,7 +89,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
         Kind::Table => {
             return DECODES
                 .iter()
-                .any(|(word, _)| *word == name)
+                .any(|(word, _)| word.eq_ignore_ascii_case(name))
                 .then(|| ("a decoding that is built in".to_string(), None));
         }
         Kind::Field if taken(&HEADER_FIELDS) => {

@@ -5,8 +5,8 @@
 pub const HEADER_FIELDS: [&str; 4] = ["time", "cpu", "serial", "header"];
 
 /// Tables of every log.
-pub const BUILTIN_TABLES: [&str; 7] =
-    ["process", "ledger", "event", "decoding", "stack", "symbol", "parameter"];
+pub const BUILTIN_TABLES: [&str; 8] =
+    ["process", "ledger", "event", "decoding", "stack", "symbol", "variable", "parameter"];
 
 /// Events of every log (`runtime/klogger.klogger`; a test compares).
 pub const BUILTIN_EVENTS: [&str; 15] = [

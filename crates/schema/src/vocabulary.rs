@@ -187,11 +187,12 @@ pub const UNIT_REMEDIES: [(&str, &str); 20] = [
 ];
 
 /// Decodings that need no table.
-pub const DECODES: [(&str, Decode); 10] = [
+pub const DECODES: [(&str, Decode); 11] = [
     ("hex", Decode::Hex),
     ("octal", Decode::Octal),
     ("thread", Decode::Thread),
     ("code", Decode::Code),
+    ("data", Decode::Data),
     ("stack", Decode::Stack),
     ("device", Decode::Device),
     ("ip", Decode::Ip),

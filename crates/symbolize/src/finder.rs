@@ -6,9 +6,8 @@
 use crate::elf::Facts;
 use crate::files::{Found, SILENT, Search};
 use crate::perf_map::ALL_MAX;
-use crate::unwind::Rule;
 use crate::{Missing, worker};
-use klogger_log::code::{File, Function};
+use klogger_log::code::File;
 use klogger_os::asleep::{LOOK, Sleep, give_up};
 use klogger_os::children::end_with_us;
 use klogger_os::{confine, files::pass_on, mapped, roots};
@@ -39,6 +38,9 @@ pub struct Wanted {
     pub loads: Vec<(u64, u64, u64)>,
     /// In ascending order.
     pub offsets: Vec<u64>,
+    /// Of data, in ascending order: where the code begins that was mapped with them, and their
+    /// distance from it.
+    pub data: Vec<(u64, u64)>,
 }
 
 impl Wanted {
@@ -53,7 +55,7 @@ impl Wanted {
             build_id: self.build_id.clone(),
             why: why.into(),
             looked: Vec::new(),
-            places: self.offsets.len(),
+            places: self.offsets.len() + self.data.len(),
             refused,
         }
     }
@@ -64,7 +66,7 @@ impl Wanted {
 pub struct Named {
     /// Of a file of which this was not known: its build id and its segments.
     pub identified: Option<Facts>,
-    pub names: Vec<(Vec<Function>, Rule)>,
+    pub names: worker::Names,
 }
 
 pub type Answer = Result<Named, Missing>;
@@ -254,7 +256,8 @@ fn answers(
                 let is_map = matches!(found.what, Found::Map(..));
                 let loads = identified.as_ref().map_or(&file.loads, |is| &is.loads).clone();
                 let (path, offsets) = (path.to_path_buf(), file.offsets.clone());
-                let request = worker::Request { path, loads, offsets, is_map };
+                let data = file.data.clone();
+                let request = worker::Request { path, loads, offsets, data, is_map };
                 jobs.push(Job { at, request, identified, looked });
                 held.push(found.what);
                 answers.push(None);

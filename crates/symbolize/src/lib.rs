@@ -22,7 +22,7 @@ pub use worker::{WORKER, work};
 
 use elf::Facts;
 use finder::{Named, Wanted};
-use klogger_log::code::{Code, File, Function, Place, UserStack};
+use klogger_log::code::{Code, DataPlace, File, Function, Place, UserStack, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -47,11 +47,18 @@ pub struct Missing {
 /// Names what can be named, in place of the names that are there; those of places that cannot be
 /// named now are kept. Adds the callers of functions without a frame. Returns what is missing.
 pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
-    let wanted: Vec<Wanted> = places(code)
+    let mut data = data_in(code);
+    let mut all = places(code);
+    for number in data.keys() {
+        all.entry(*number).or_default();
+    }
+    let wanted: Vec<Wanted> = all
         .into_iter()
         .filter_map(|(number, offsets)| {
             let File { path, build_id, loads } = code.files.get(number as usize)?.clone();
-            Some(Wanted { number, path, build_id, loads, offsets: offsets.into_iter().collect() })
+            let data = data.remove(&number).unwrap_or_default().into_iter().collect();
+            let offsets = offsets.into_iter().collect();
+            Some(Wanted { number, path, build_id, loads, offsets, data })
         })
         .collect();
     if wanted.is_empty() {
@@ -60,14 +67,18 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
     let answers = finder::ask(&wanted, search, Instant::now() + TIME);
     let mut missing = Vec::new();
     let mut rules = BTreeMap::new();
-    for (Wanted { number, offsets, .. }, answer) in wanted.into_iter().zip(answers) {
+    let mut variables = BTreeMap::new();
+    for (Wanted { number, path, offsets, data, .. }, answer) in wanted.into_iter().zip(answers) {
         match answer {
             Ok(Named { identified, names }) => {
                 if let Some(Facts { build_id, loads }) = identified {
                     let file = &mut code.files[number as usize];
                     (file.build_id, file.loads) = (build_id, loads);
                 }
-                for (at, (names, rule)) in offsets.iter().zip(names) {
+                for (at, found) in data.into_iter().zip(names.data) {
+                    variables.insert((number, at), found.map(|found| variable(found, &path)));
+                }
+                for (at, (names, rule)) in offsets.iter().zip(names.code) {
                     rules.insert(Place::File(number, *at), rule);
                     if !names.is_empty() {
                         code.names.insert((number, *at), names);
@@ -76,13 +87,20 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
             }
             Err(lost) if lost.refused => {
                 let named = |at: &&u64| code.names.contains_key(&(number, **at));
-                let places = offsets.len() - offsets.iter().filter(named).count();
+                let places = lost.places - offsets.iter().filter(named).count();
                 missing.push(Missing { places, ..lost });
             }
             Err(lost) => missing.push(lost),
         }
     }
     missing.retain(|m| m.places > 0);
+    for datum in &mut code.data {
+        if let DataPlace::Image { file, segment, distance } = datum.at
+            && let Some(found) = variables.get(&(file, (segment, distance)))
+        {
+            datum.name.clone_from(found);
+        }
+    }
     callers::settle(code, &rules);
     missing
 }
@@ -96,6 +114,24 @@ fn places(code: &Code) -> BTreeMap<u32, BTreeSet<u64>> {
         }
     }
     all
+}
+
+/// The data in each file: where the code begins that was mapped with them, and their distance.
+fn data_in(code: &Code) -> BTreeMap<u32, BTreeSet<(u64, u64)>> {
+    let mut all: BTreeMap<u32, BTreeSet<(u64, u64)>> = BTreeMap::new();
+    for datum in &code.data {
+        if let DataPlace::Image { file, segment, distance } = datum.at {
+            all.entry(file).or_default().insert((segment, distance));
+        }
+    }
+    all
+}
+
+/// Where the file names no variable, it is a place in the file.
+fn variable(found: worker::Data, path: &str) -> Variable {
+    let file = || (path.rsplit('/').next().unwrap_or(path).into(), found.address);
+    let (name, offset) = found.variable.unwrap_or_else(file);
+    Variable { name, offset }
 }
 
 /// One function without more than a name.

@@ -40,6 +40,8 @@ pub struct Request {
     /// Segments with code: offset, size and address; without them, offsets are those in the file.
     pub loads: Vec<(u64, u64, u64)>,
     pub offsets: Vec<u64>,
+    /// Of data: where the code begins that was mapped with them, and their distance from it.
+    pub data: Vec<(u64, u64)>,
     /// It is the map of a program that has made code: offsets are addresses.
     pub is_map: bool,
 }
@@ -50,9 +52,24 @@ struct Requests<'a> {
     requests: std::borrow::Cow<'a, [Request]>,
 }
 
-/// Of each offset, in order: the functions there, and where the return address is; or in half a
-/// line why the file cannot be read.
-type Answer = Result<Vec<(Vec<Function>, Rule)>, String>;
+/// What a file tells; or in half a line why it cannot be read.
+type Answer = Result<Names, String>;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Names {
+    /// Of each offset, in order: the functions there, and where the return address is.
+    pub code: Vec<(Vec<Function>, Rule)>,
+    /// Of the data, in order: `None` if the file has none there.
+    pub data: Vec<Option<Data>>,
+}
+
+/// What is at an address of a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Data {
+    pub address: u64,
+    /// A variable, and how far the address is behind its beginning.
+    pub variable: Option<(String, u64)>,
+}
 
 /// An answer for each request. `asks`: says that a file is looked up, of which there may be no
 /// answer.
@@ -163,6 +180,11 @@ fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
     if request.is_map {
         return of_map(request).map_err(|e| format!("it cannot be read: {e}"));
     }
+    let data = variables(request, debug);
+    if request.offsets.is_empty() {
+        return Ok(Names { code: Vec::new(), data: data? });
+    }
+    let data = data.unwrap_or_default();
     let symbolizer =
         Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(debug)).build();
     let places = request.offsets.iter().map(|at| address(*at, &request.loads).unwrap_or(*at));
@@ -182,13 +204,49 @@ fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
     let found = found.or_else(|e| symbolizer.symbolize(&sources[1], input).map_err(|_| e));
     let found = found.map_err(|e| format!("it cannot be read: {e}"))?;
     let rules = unwind::rules(&request.path, &request.loads, &request.offsets);
-    Ok(found.iter().map(functions).zip(rules).collect())
+    let code = found.iter().map(functions).zip(rules).collect();
+    Ok(Names { code, data })
 }
 
-fn of_map(request: &Request) -> io::Result<Vec<(Vec<Function>, Rule)>> {
+/// The variables at the data that are wanted.
+fn variables(request: &Request, debug: &[PathBuf]) -> Result<Vec<Option<Data>>, String> {
+    if request.data.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cannot = |e: &dyn std::fmt::Display| format!("its variables cannot be read: {e}");
+    let file = open_regular(&request.path).map_err(|e| cannot(&e))?;
+    let address = |(segment, distance): &(u64, u64)| {
+        Some(code_address(*segment, &request.loads)?.wrapping_add(*distance))
+    };
+    let addresses: Vec<Option<u64>> = request.data.iter().map(address).collect();
+    let known: Vec<u64> = addresses.iter().flatten().copied().collect();
+    let found = klogger_programs::variables::variables(file, debug, &known);
+    let mut found = found.map_err(|e| cannot(&e.why()))?.into_iter();
+    let data = addresses.into_iter().map(|address| {
+        let address = address?;
+        let variable = found.next()??.map(|v| (v.name.chars().take(NAME_MAX).collect(), v.offset));
+        Some(Data { address, variable })
+    });
+    Ok(data.collect())
+}
+
+/// Pages of no system are larger.
+const PAGE_MAX: u64 = 64 << 10;
+
+/// The address of what was mapped as code from this offset of the file on, which is the beginning
+/// of a segment, or of the page that it begins in.
+fn code_address(offset: u64, loads: &[(u64, u64, u64)]) -> Option<u64> {
+    let begins = |(at, ..): &&(u64, u64, u64)| at.wrapping_sub(offset) < PAGE_MAX;
+    let within = |(at, size, _): &&(u64, u64, u64)| offset.wrapping_sub(*at) < *size;
+    let (at, _, address) = loads.iter().find(within).or_else(|| loads.iter().find(begins))?;
+    Some(address.wrapping_add(offset).wrapping_sub(*at))
+}
+
+fn of_map(request: &Request) -> io::Result<Names> {
     let map = BufReader::new(open_regular(&request.path)?.take(perf_map::BYTES_MAX));
     let found = perf_map::find(map, &request.offsets)?;
-    Ok(found.into_iter().map(|f| (f.into_iter().collect(), Rule::Unknown)).collect())
+    let code = found.into_iter().map(|f| (f.into_iter().collect(), Rule::Unknown)).collect();
+    Ok(Names { code, data: Vec::new() })
 }
 
 /// The address of an offset, if the segments are known.

@@ -16,6 +16,8 @@ from klogger.failure import Failure
 from klogger.log import Log
 
 SCHEMA = "waits"
+# From here on they are numbers of 32-bit system calls.
+COMPAT = 1000
 OF_KERNEL = re.compile(r"^(kworker|ksoftirqd|migration|cpuhp|idle_inject|irq_work|rcuc|rcub)/.*")
 Array = npt.NDArray[Any]
 
@@ -79,6 +81,8 @@ class Events:
         return OF_KERNEL.sub(r"\1", self.name(pid))
 
     def call(self, number: int) -> str:
+        if number >= COMPAT:
+            return f"32-bit call {number - COMPAT}"
         return self.calls.get(number) or f"system call {number}"
 
 

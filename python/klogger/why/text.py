@@ -69,8 +69,9 @@ def some(
     shown = [line for line in given[:most] if line.ns >= least]
     for line in shown:
         what = f"{line.program}: {phrase(line.bin)}" if named else line.bin.text
-        yield row(answer, line.ns, f"{line.times:,}", show(line.longest, "ns"),
-                  indent + what, columns), ""  # fmt: skip
+        # Of amounts nobody knows when they were.
+        times, longest = (f"{line.times:,}", show(line.longest, "ns")) if line.longest else ("", "")
+        yield row(answer, line.ns, times, longest, indent + what, columns), ""
     rest = given[len(shown) :]
     if rest:
         what = f"{indent}{agreed(f'{len(rest):,} others')}"

@@ -54,6 +54,8 @@ WRITES = frozenset(("write", "writev", "pwrite64", "pwritev", "pwritev2", "sendt
 
 # At its end a thread wakes those that join it.
 ENDS = ("exit", "exit_group")
+KILLS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
+WAITV = "futex_waitv"
 SENDS = WRITES | {"connect", "shutdown", "close", "sendfile"}
 
 
@@ -98,6 +100,8 @@ def judge(events: Events, wait: Wait) -> Found:
     by_thread = wait.woken and wait.source == THREAD
     return (
         stopped(wait, by_thread)
+        or signalled(events, wait, call)
+        or of_futex(events, wait, call, by_thread)
         or of_kernel(events, wait, frames, call, by_thread)
         or of_program(events, wait, call, by_thread)
         or Found(WAITED, call or "kernel", place(frames), by_thread)
@@ -112,6 +116,29 @@ def stopped(wait: Wait, by_thread: bool) -> Found | None:
     if wait.state & FROZEN:
         return Found(WAITED, "frozen", "with its control group", False)
     return None
+
+
+def signalled(events: Events, wait: Wait, call: str) -> Found | None:
+    """A signal ended it; what it was for did not come."""
+    if not wait.woken or wait.waker_call < 0 or events.call(wait.waker_call) not in KILLS:
+        return None
+    if call in SIGNALS:
+        return Found(WAITED, "signal", f"of {wait.waker}", wait.source == THREAD)
+    return Found(WAITED, "interrupted", f"{call}, by a signal of {wait.waker}".lstrip(", "), False)
+
+
+def of_futex(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:
+    """A lock, a condition, a semaphore, a barrier: the kernel cannot tell them apart."""
+    if not FUTEX.match(call):
+        return None
+    if wait.woken and wait.source == TIMER:
+        return Found(WAITED, "timer", f"{call}, ended by a timer", False)
+    if wait.woken and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
+        return Found(WAITED, "thread", "to end", by_thread)
+    # The argument of futex_waitv is no lock, but a list of them. That of a wait which began before
+    # the recording is not in the log.
+    where = f"{wait.argument:#x}" if wait.argument and call != WAITV else "not known"
+    return Found(WAITED, "lock", f"{where} ({call})", by_thread)
 
 
 def of_kernel(
@@ -140,14 +167,6 @@ def disk_place(events: Events, wait: Wait, frames: list[str], call: str) -> str:
 def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:
     if call in SLEEPS:
         return Found(WAITED, "timer", f"{call} that it asked for", False)
-    if FUTEX.match(call):
-        if wait.woken and wait.source == TIMER:
-            return Found(WAITED, "timer", "futex timed out", False)
-        if wait.woken and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
-            return Found(WAITED, "thread", "to end", by_thread)
-        # That of a wait which began before the recording is not in the log.
-        where = f"{wait.argument:#x}" if wait.argument else "not known"
-        return Found(WAITED, "lock", f"{where} (futex)", by_thread)
     if call in CHILD or call in FORKS:
         child = wait.waker if by_thread else ""
         return Found(WAITED, "child" if call in CHILD else "child to execute", child, by_thread)
@@ -162,7 +181,7 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
 
 def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
     if wait.woken and wait.source == TIMER:
-        return Found(WAITED, "timer", f"{call} timed out", False)
+        return Found(WAITED, "timer", f"{call}, ended by a timer", False)
     if by_network(wait):
         sent = sends(events, wait)
         return Found(WAITED, "network", call + by(wait, sent), sent)
@@ -187,7 +206,7 @@ def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Fou
     if not name:
         return None
     if wait.woken and wait.source == TIMER:
-        return Found(WAITED, "timer", f"{call} {name} timed out", False)
+        return Found(WAITED, "timer", f"{call}, ended by a timer", False)
     kind = kind_of(name)
     if kind == "socket" and by_network(wait):
         sent = sends(events, wait)

@@ -16,18 +16,23 @@ CREATE TEMP MACRO block_ns(x) AS
     (CASE WHEN x <= 2305843009213693951::UBIGINT THEN x ELSE 2305843009213693951::UBIGINT END)
         ::BIGINT;
 CREATE TEMP MACRO block_total(x) AS least(sum(x), 9223372036854775807)::BIGINT;
+-- Logs of before have no `kernel`: there it is not known, and names decide.
+CREATE TEMP VIEW block_done AS
+FROM RQ_DONE UNION ALL BY NAME SELECT NULL::BOOLEAN AS kernel WHERE false;
+CREATE TEMP VIEW block_bio_done AS
+FROM BIO_DONE UNION ALL BY NAME SELECT NULL::BOOLEAN AS kernel WHERE false;
 -- A request that was under way when the recording began, or was not passed to a driver, took 0.
 CREATE TEMP TABLE block_request AS
 SELECT time AS to_ns, time - block_ns(took) AS issued_ns,
     time - block_ns(took) - block_ns(queued) AS from_ns, cpu, rq, device, sector, bytes, kind, how,
     pid, inode, file_system, status, whole, kernel, block_ns(took) AS took,
     block_ns(queued) AS queued
-FROM RQ_DONE;
+FROM block_done;
 -- Those of devices without requests, as of dm.
 CREATE TEMP VIEW block_bio AS
 SELECT time AS to_ns, time - block_ns(took) AS from_ns, device, sector, bytes, kind, how, pid,
     inode, file_system, status, kernel, block_ns(took) AS took
-FROM BIO_DONE;
+FROM block_bio_done;
 -- Requests that were not done when the recording ended, as the recorder has found them. And, with
 -- `issues`, those that were issued last under their number, and not done or put back since. If
 -- events were lost after that, it is not known: `broken`.

@@ -26,7 +26,7 @@
 --     Record `writeback` as well to know who wrote the pages.
 -- empty: no request was completed while the log was recorded
 
--- `kernel`: the thread is one of the kernel. A program may have any name.
+-- `kernel`: the thread is one of the kernel; NULL: not known. A program may have any name.
 CREATE TEMP MACRO askers_role(program, kernel) AS CASE
     WHEN NOT kernel THEN ''
     WHEN starts_with(program, 'kworker') THEN 'page cache, and work put off'

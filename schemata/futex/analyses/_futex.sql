@@ -39,7 +39,13 @@ FROM klogger.broken('futex_pair', ['WAIT', 'WAITED'])
 LEFT JOIN futex_site AS s ON s.id = begun.stack AND begun.stack > 0;
 DROP TABLE futex_pair;
 
-CREATE TEMP MACRO futex_name(tgid, lock) AS format('{}:{}', tgid, hex(lock));
+-- By its name at that time, with the process; or by process and address.
+-- DuckDB puts arguments into the text of nested macros: their names must not be columns there.
+CREATE TEMP MACRO futex_name(futex_process, futex_lock, futex_time) AS
+    CASE WHEN data(futex_lock, futex_process, futex_time) = hex(futex_lock)
+    THEN format('{}:{}', futex_process, hex(futex_lock))
+    ELSE format('{} ({})', data(futex_lock, futex_process, futex_time),
+        thread(futex_process, futex_time)) END;
 -- A priority of the kernel, as sched_setscheduler() and nice have it.
 CREATE TEMP MACRO futex_prio(prio) AS CASE WHEN prio < 0 THEN 'deadline'
     WHEN prio < 100 THEN format('real time {}', 99 - prio) ELSE format('nice {}', prio - 120) END;

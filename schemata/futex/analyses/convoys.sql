@@ -6,7 +6,7 @@
 -- include: _futex
 -- picture: bars x=lasted y=lock
 -- combine: sum
--- column lock: process and address
+-- column lock: its name and process; without a name process and address
 -- column convoys [count]: times that three or more threads waited
 -- column lasted [ns, bar]: all of these times
 -- column longest [ns, max]: the longest
@@ -33,7 +33,7 @@ FROM (
     FROM convoys_depth
 ) WHERE depth >= 3 AND next > moment GROUP BY tgid, lock, part;
 CREATE TEMP TABLE convoys_of AS
-SELECT futex_name(tgid, lock) AS lock, count(*) AS convoys, sum(ns)::BIGINT AS lasted,
+SELECT futex_name(tgid, lock, max(from_ns)) AS lock, count(*) AS convoys, sum(ns)::BIGINT AS lasted,
     max(ns) AS longest, max(depth)::BIGINT AS most, min(from_ns) AS first
 FROM convoys GROUP BY tgid, lock;
 

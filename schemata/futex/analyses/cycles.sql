@@ -48,12 +48,12 @@ SELECT row_number() OVER (ORDER BY from_ns, threads) AS id, * FROM walk
 WHERE next = threads[1] AND threads[1] = list_min(threads);
 CREATE TEMP TABLE cycles_shown AS
 SELECT c.id, string_agg(thread(pid, from_ns), ' -> ' ORDER BY n) AS threads,
-    string_agg(hex(lock), ' -> ' ORDER BY n) AS locks,
+    string_agg(data(lock, tgid, from_ns), ' -> ' ORDER BY n) AS locks,
     string_agg(coalesce(s.site, '?'), ' -> ' ORDER BY n) AS sites, known, from_ns AS since,
     to_ns - from_ns AS lasted
 FROM (
     SELECT id, unnest(threads) AS pid, unnest(locks) AS lock, unnest(stacks) AS stack,
-        generate_subscripts(threads, 1) AS n, known, from_ns, to_ns
+        generate_subscripts(threads, 1) AS n, known, from_ns, to_ns, tgid
     FROM cycles
 ) AS c LEFT JOIN futex_site AS s ON s.id = c.stack
 GROUP BY c.id, known, from_ns, to_ns;

@@ -6,7 +6,7 @@
 -- include: _futex
 -- picture: stacked x=times y=place colour=what
 -- column program: program
--- column lock: process and address
+-- column lock: its name and process; without a name process and address
 -- column site: function that waits for it most often
 -- column waits [count]: calls that wait
 -- column spurious [count]: of them those that were woken, and then had to wait again
@@ -15,7 +15,7 @@
 -- column wakes [count]: calls that wake
 -- column nobody [count]: of them those that woke nobody
 -- column in_vain [share, bar]: spurious, again and nobody: their part of all calls for this lock
--- column place: function that waits, and address
+-- column place: function that waits, and the lock
 -- column times [count]: calls
 -- column what: why they were of no use
 -- note: A wait is spurious if it returned 0 and the thread's next call for the same lock is to wait
@@ -50,14 +50,14 @@ LEFT JOIN futex_site AS s ON s.id = c.stack AND c.stack > 0
 GROUP BY tgid, lock;
 
 -- table
-SELECT comm(tgid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, spurious, again,
-    timeouts, wakes, nobody, (spurious + again + nobody) / (waits + wakes) AS in_vain
+SELECT comm(tgid, time) AS program, futex_name(tgid, lock, time) AS lock, site, waits, spurious,
+    again, timeouts, wakes, nobody, (spurious + again + nobody) / (waits + wakes) AS in_vain
 FROM in_vain ORDER BY spurious + again + nobody DESC, waits + wakes DESC, lock;
 
 -- picture
 WITH worst AS (
-    SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS place, spurious, again, nobody,
-        spurious + again + nobody AS total
+    SELECT format('{} {}', coalesce(site, ''), data(lock, tgid, time)) AS place, spurious, again,
+        nobody, spurious + again + nobody AS total
     FROM in_vain ORDER BY total DESC, place LIMIT 12
 )
 SELECT place, what, times FROM (

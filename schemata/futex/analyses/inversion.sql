@@ -7,7 +7,7 @@
 -- picture: stacked x=waited y=pair colour=inherits
 -- combine: sum
 -- column program: program
--- column lock: process and address
+-- column lock: its name and process; without a name process and address
 -- column waiter: thread that waits
 -- column priority: its own
 -- column holder: thread that holds the lock when the other one begins to wait
@@ -43,8 +43,8 @@ SELECT tgid, lock, pid, prio, holder, holder_prio, max(time) AS time, count(*) A
 FROM known WHERE prio < holder_prio GROUP BY tgid, lock, pid, prio, holder, holder_prio;
 
 -- table
-SELECT comm(pid, time) AS program, futex_name(tgid, lock) AS lock, thread(pid, time) AS waiter,
-    futex_prio(prio) AS priority, thread(holder, time) AS holder,
+SELECT comm(pid, time) AS program, futex_name(tgid, lock, time) AS lock,
+    thread(pid, time) AS waiter, futex_prio(prio) AS priority, thread(holder, time) AS holder,
     futex_prio(holder_prio) AS holder_priority,
     CASE WHEN inherits THEN 'yes' ELSE 'no' END AS inherits, waits, waited, p50, max
 FROM inversion ORDER BY waited DESC, waiter, holder, lock;

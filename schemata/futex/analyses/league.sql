@@ -7,7 +7,7 @@
 -- picture: bars x=waited y=lock
 -- combine: sum
 -- column program: program
--- column lock: process and address
+-- column lock: its name and process; without a name process and address
 -- column site [most]: function that waits for it most often
 -- column waits [count]: calls that wait
 -- column waited [ns, bar]: time in them, of all threads
@@ -43,13 +43,13 @@ FROM WOKE AS w JOIN futex_site AS s ON s.id = w.user_stack AND w.user_stack > 0
 GROUP BY tgid, lock;
 
 -- table
-SELECT comm(tgid, time) AS program, futex_name(tgid, lock) AS lock, site, waits, waited,
+SELECT comm(tgid, time) AS program, futex_name(tgid, lock, time) AS lock, site, waits, waited,
     waited / greatest(sum(waited) OVER (), 1) AS of_all, p[1] AS p50, p[2] AS p99, max, threads,
     CASE WHEN holder IS NOT NULL THEN thread(holder, time) END AS holder, woken_in
 FROM league LEFT JOIN league_woken USING (tgid, lock) ORDER BY waited DESC, lock;
 
 -- picture
-SELECT format('{} {}', coalesce(site, ''), hex(lock)) AS lock, waited FROM league
+SELECT format('{} {}', coalesce(site, ''), data(lock, tgid, time)) AS lock, waited FROM league
 ORDER BY waited DESC, lock LIMIT 15;
 
 -- finding
@@ -59,7 +59,7 @@ SELECT format('Threads waited {} for {:,} {}; {} of it for {} in {}{}.',
     duration((SELECT least(sum(waited), 9223372036854775807)::BIGINT FROM league)),
     (SELECT count(*) FROM league),
     CASE (SELECT count(*) FROM league) WHEN 1 THEN 'lock' ELSE 'locks' END,
-    duration(waited), hex(lock),
+    duration(waited), data(lock, tgid, time),
     coalesce(site, 'an unknown function'), CASE WHEN holder IS NULL THEN ''
         WHEN 2 * held > waits THEN format(', mostly held by {}', thread(holder, time))
         ELSE format(', held by {} at {:,} of {:,} waits', thread(holder, time), held, waits) END),

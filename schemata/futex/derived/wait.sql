@@ -9,7 +9,7 @@
 -- column pid: thread
 -- column tgid: process
 -- column program: name of the thread when it began to wait
--- column lock: process and address of the lock
+-- column lock: its name and process; without a name process and address
 -- column site: function that waits: the first that is not the C library's; NULL: not known
 -- column op: operation
 -- column timed: it has a timeout
@@ -21,7 +21,7 @@
 -- note: Without waits in which events are missing.
 
 -- table
-SELECT from_ns, to_ns, ns, pid, tgid, program, futex_name(tgid, lock) AS lock, site,
+SELECT from_ns, to_ns, ns, pid, tgid, program, futex_name(tgid, lock, from_ns) AS lock, site,
     futex_operation(op) AS op, timed, holder, asleep, errno(result) AS result, waker, handoff
 FROM klogger.with_program('futex_wait') LEFT JOIN (SELECT id AS stack, site FROM futex_site)
     USING (stack)

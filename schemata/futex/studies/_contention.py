@@ -142,7 +142,10 @@ def said(one: Seen, output: str) -> dict[int, Round]:
 def rank(one: Seen, areas: dict[int, Round], league: list[dict[str, Any]]) -> None:
     """The league has the locks of all rounds, the worst first."""
     for row in league:
-        lock = int(row["lock"].partition(":")[2], 16)
+        tgid, _, address = row["lock"].partition(":")
+        if not (tgid.isdigit() and address.startswith("0x")):
+            continue  # A variable, which has a name: those of the rounds are elsewhere.
+        lock = int(address, 16)
         a_round = areas.get(lock // AREA)
         if a_round is None or not row["holder"]:
             continue

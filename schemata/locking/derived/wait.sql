@@ -10,7 +10,7 @@
 -- column pid: thread that waited, or that was interrupted by what waited; 0: idle
 -- column program: name of the thread when it began to wait
 -- column cpu: where it began
--- column lock: address
+-- column lock: name of a variable, or address
 -- column kind: spin lock, rwlock, mutex, rwsem, percpu rwsem or rt-mutex
 -- column class: what the lock is for, as far as the stack says it
 -- column caller: function that wanted it
@@ -21,6 +21,6 @@
 CREATE TEMP VIEW locking_wait_thread AS SELECT *, tid AS pid, from_ns AS time FROM locking;
 
 -- table
-SELECT from_ns, to_ns, ns, spin_ns::BIGINT AS spin_ns, pid, program, cpu, hex(lock) AS lock, kind,
-    class, caller, interrupt, open
+SELECT from_ns, to_ns, ns, spin_ns::BIGINT AS spin_ns, pid, program, cpu,
+    data(lock, NULL, from_ns) AS lock, kind, class, caller, interrupt, open
 FROM klogger.with_program('locking_wait_thread') ORDER BY from_ns, pid;

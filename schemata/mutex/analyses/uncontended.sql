@@ -6,7 +6,7 @@
 -- picture: stacked x=times y=lock colour=how
 -- combine: sum
 -- column program: program
--- column lock: process and address
+-- column lock: its name and process; without a name process and address
 -- column kind: mutex or condition
 -- column taken [count]: times that it was locked, or that a condition was waited for
 -- column waited [count]: of them those that had to wait in the kernel
@@ -24,19 +24,22 @@
 -- empty: no thread in scope used a mutex or a condition of the C library
 
 CREATE TEMP TABLE uncontended AS
-SELECT tgid, lock, kind, max(time) AS time, count(DISTINCT tid) AS threads,
-    sum(takes)::BIGINT AS taken, sum(waits)::BIGINT AS waited, sum(tries)::BIGINT AS tries,
-    sum(failed)::BIGINT AS failed, sum(drops)::BIGINT AS released, sum(wakes)::BIGINT AS woke,
-    sum(takes + tries + drops)::BIGINT AS operations, sum(waits + wakes)::BIGINT AS calls
-FROM (
-    SELECT time, tid, tgid, lock, kind, takes::BIGINT AS takes, waits::BIGINT AS waits,
-        tries::BIGINT AS tries, failed::BIGINT AS failed, drops::BIGINT AS drops,
-        wakes::BIGINT AS wakes
-    FROM USED
-) GROUP BY tgid, lock, kind;
+SELECT *, data(lock, tgid, time) AS named FROM (
+    SELECT tgid, lock, kind, max(time) AS time, count(DISTINCT tid) AS threads,
+        sum(takes)::BIGINT AS taken, sum(waits)::BIGINT AS waited, sum(tries)::BIGINT AS tries,
+        sum(failed)::BIGINT AS failed, sum(drops)::BIGINT AS released, sum(wakes)::BIGINT AS woke,
+        sum(takes + tries + drops)::BIGINT AS operations, sum(waits + wakes)::BIGINT AS calls
+    FROM (
+        SELECT time, tid, tgid, lock, kind, takes::BIGINT AS takes, waits::BIGINT AS waits,
+            tries::BIGINT AS tries, failed::BIGINT AS failed, drops::BIGINT AS drops,
+            wakes::BIGINT AS wakes
+        FROM USED
+    ) GROUP BY tgid, lock, kind
+);
 
 -- table
-SELECT comm(tgid, time) AS program, format('{}:{}', tgid, hex(lock)) AS lock,
+SELECT comm(tgid, time) AS program, CASE WHEN named = hex(lock) THEN format('{}:{}', tgid, named)
+        ELSE format('{} ({})', named, thread(tgid, time)) END AS lock,
     lock_object(kind) AS kind, taken, waited,
     CASE WHEN taken > 0 THEN least(waited / taken, 1) END AS contended, tries, failed, released,
     woke, greatest(1 - calls / greatest(operations, 1), 0) AS free, threads
@@ -44,7 +47,7 @@ FROM uncontended ORDER BY waited DESC, operations DESC, tgid, lock;
 
 -- picture
 WITH most AS (FROM uncontended ORDER BY operations DESC, tgid, lock LIMIT 12)
-SELECT format('{} {}', lock_object(kind), hex(lock)) AS lock, how, times FROM (
+SELECT format('{} {}', lock_object(kind), named) AS lock, how, times FROM (
     SELECT *, 'without the kernel' AS how,
         greatest(operations - calls - failed, 0) AS times FROM most
     UNION ALL SELECT *, 'waited' AS how, waited AS times FROM most
@@ -59,7 +62,7 @@ WITH said AS (
         sum(operations)::BIGINT, count(*)) AS text
     FROM uncontended HAVING count(*) > 0
     UNION ALL SELECT 2, format('Most contended is {}: {:,} of {:,} times that it was taken, a '
-        'thread had to wait.', hex(arg_max(lock, waited)), max(waited), arg_max(taken, waited))
+        'thread had to wait.', arg_max(named, waited), max(waited), arg_max(taken, waited))
     FROM uncontended WHERE kind = 0 AND waited > 0 HAVING count(*) > 0
 )
 SELECT text FROM said ORDER BY line;

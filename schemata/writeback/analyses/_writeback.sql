@@ -23,12 +23,20 @@ CREATE TEMP MACRO writeback_name(of_device, of_inode, path) AS CASE
     WHEN path IS NULL OR path = '' THEN format('inode {} of {}', of_inode, device(of_device))
     ELSE format('{}:{}', device(of_device), path) END;
 -- Threads that write for others: what they make dirty is part of writing. Programs may have such
--- names as well.
+-- names as well. Logs of before do not say which thread is one of the kernel: there names decide.
+CREATE TEMP MACRO writeback_of_kernel(source) AS TABLE
+    FROM query_table(source) UNION ALL BY NAME SELECT NULL::BOOLEAN AS kernel WHERE false;
 CREATE TEMP TABLE writeback_worker AS
 SELECT DISTINCT tid FROM WB_ROUND
 UNION SELECT pid FROM klogger.thread
 WHERE (starts_with(comm, 'jbd2/') OR starts_with(comm, 'kworker/'))
-    AND pid IN (SELECT tid FROM DIRTY_PAGES WHERE kernel);
+    AND pid IN (
+        SELECT tid FROM (
+            SELECT tid, kernel FROM writeback_of_kernel('DIRTY_PAGES')
+            UNION ALL SELECT tid, kernel FROM writeback_of_kernel('DIRTY_INODE')
+            UNION ALL SELECT tid, kernel FROM writeback_of_kernel('DIRTY_BUFFER')
+        ) WHERE kernel IS DISTINCT FROM false
+    );
 CREATE TEMP TABLE writeback_number AS
 SELECT (CASE inode WHEN 0 THEN -1 ELSE 1 END * row_number() OVER ())::INTEGER AS number, device,
     inode, life

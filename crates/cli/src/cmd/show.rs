@@ -260,6 +260,7 @@ fn notes(f: &FieldLayout) -> String {
         Decode::Octal => Some("as octal".into()),
         Decode::Thread => Some("as thread".into()),
         Decode::Code => Some("as code".into()),
+        Decode::Data => Some("as data".into()),
         Decode::Stack => Some("as stack".into()),
         Decode::Device => Some("as device".into()),
         Decode::Ip => Some("as ip".into()),

@@ -4,7 +4,7 @@
 use super::{Format, Outcome};
 use crate::failure::Failure;
 use crate::text::open;
-use klogger_log::code::{Code, Place};
+use klogger_log::code::{Code, DataPlace, Place};
 use klogger_log::reader::Reader;
 use klogger_log::text::escaped;
 use klogger_log::writer::rewrite;
@@ -82,7 +82,7 @@ fn folder(args: &Args) -> Result<Vec<Done>, Failure> {
         let path = args.log.join(&segment.file);
         let log = Log::open(&path)?;
         let code = log.reader.code();
-        if !code.stacks.is_empty() {
+        if has_places(&code) {
             done.push(one(args, &log, code)?);
         }
     }
@@ -171,13 +171,19 @@ fn check(log: &Reader, code: &Code, path: &Path) -> Result<(), Failure> {
         return Err(Failure::new(format!("{name} is damaged or incomplete, and is not rewritten"))
             .help(format!("'klogger info {name}' says what is missing")));
     }
-    if code.stacks.is_empty() {
-        return Err(Failure::new(format!("{name} has no user stacks")).help(
-            "only these are named later: events take them with klogger_user_stack() or `context \
-             user_stack`",
+    if !has_places(code) {
+        let what = format!("{name} has no user stacks, and no data of programs");
+        return Err(Failure::new(what).help(
+            "only these are named later: events take stacks with klogger_user_stack() or `context \
+             user_stack`, and have data in fields `as data`",
         ));
     }
     Ok(())
+}
+
+/// Whether something in it may be named.
+fn has_places(code: &Code) -> bool {
+    !code.stacks.is_empty() || code.data.iter().any(|d| d.at != DataPlace::Nowhere)
 }
 
 /// Writes another log, or in the place of the one that was read, which is there as it was until the
@@ -201,7 +207,7 @@ fn write(log: &Log, code: &Code, output: Option<&Path>) -> io::Result<()> {
     }
 }
 
-/// Places in files, and how many of them have names.
+/// Places of code and addresses of data in files, and how many of them have names.
 fn count(code: &Code) -> (usize, usize) {
     let frames = code.stacks.iter().flat_map(|s| &s.frames);
     let mut places: Vec<Place> = frames.copied().collect();
@@ -211,7 +217,10 @@ fn count(code: &Code) -> (usize, usize) {
         Place::File(file, at) => code.names.contains_key(&(*file, *at)),
         Place::Address(_) => false,
     };
-    (places.len(), places.iter().filter(named).count())
+    let data = code.data.iter().filter(|d| matches!(d.at, DataPlace::Image { .. }));
+    let named_data = data.clone().filter(|d| d.name.is_some()).count();
+    let named = places.iter().filter(named).count();
+    (places.len() + data.count(), named + named_data)
 }
 
 fn print(done: &Done) {

@@ -213,7 +213,7 @@ fn open(args: &Args) -> Result<Box<dyn Write + Send>, Failure> {
             klogger_os::files::keep_from_commands(path);
             let file = answers::check_output(path).and_then(|()| outputs::begin(path, args.mode));
             let file = file.map_err(|e| klogger_os::files::cannot_write(path, e))?;
-            Box::new(Watched { path: path.clone(), file })
+            Box::new(Watched::new(path.as_path(), file))
         }
     })
 }

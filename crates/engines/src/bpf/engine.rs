@@ -10,7 +10,6 @@ use super::load::{Part, map_memory};
 use super::placed::Numbered;
 use super::snapshot::Snapshot;
 use super::states::Tables;
-use super::user_stacks::UserStacks;
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
@@ -201,7 +200,9 @@ impl Engine for BpfEngine {
     }
 
     fn user_code(&self) -> Option<UserCode> {
-        self.user_stacks.as_ref().map(UserStacks::code)
+        let mappings = self.mappings.as_ref()?;
+        let stacks = self.user_stacks.as_ref();
+        Some(stacks.map_or_else(|| mappings.code(&[], Vec::new()), |stacks| stacks.code(mappings)))
     }
 
     fn stacks(&self) -> Option<&dyn StackTable> {

@@ -10,7 +10,7 @@
 
 use klogger_os::perf_events::{self, Access, Attributes, Count, Opener};
 use klogger_os::{Error, machine, monotonic_ns};
-use klogger_schema::attach_points::{self, Breakpoint, Place, Rate, breakpoint, sample};
+use klogger_schema::attach_points::{self, Breakpoint, Only, Place, Rate, breakpoint, sample};
 use klogger_schema::counted::CPU_CLOCK;
 use klogger_schema::model::{ProbeKind, Target};
 use klogger_schema::nearest::nearest;
@@ -76,6 +76,11 @@ impl Wanted {
             ProbeKind::Sample => {
                 let sample = sample(&target.name).ok_or_else(unknown)?;
                 let counted = Attributes::count(sample.counted.kind, sample.counted.config);
+                let counted = match sample.only {
+                    Only::Both => counted,
+                    Only::User => counted.without_kernel(),
+                    Only::Kernel => counted.without_user(),
+                };
                 Ok(match sample.rate {
                     Rate::Every(n) if sample.counted.is_clock() => {
                         Wanted::new(counted.every(n), Due::Ns(n), Some(1_000_000_000 / n))

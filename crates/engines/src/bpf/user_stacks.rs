@@ -11,16 +11,11 @@ use std::sync::atomic::Ordering;
 /// The user stacks of probe hits.
 pub struct UserStacks {
     table: Mapping,
-    mappings: Mappings,
 }
 
 impl UserStacks {
-    /// From here on it is recorded what processes map.
     pub(super) fn new(table: &OwnedFd) -> Result<UserStacks, Error> {
-        Ok(UserStacks {
-            table: map_memory(table, layout::USER_STACKS)?,
-            mappings: Mappings::watch()?,
-        })
+        Ok(UserStacks { table: map_memory(table, layout::USER_STACKS)? })
     }
 
     fn word(&self, at: usize) -> u64 {
@@ -49,11 +44,11 @@ impl UserStacks {
     }
 
     /// The stacks, with what their addresses refer to.
-    pub fn code(&self) -> UserCode {
+    pub fn code(&self, mappings: &Mappings) -> UserCode {
         let lost = ["no slot was free", "the table was full", "the kernel could not walk them"];
         let count = |n: usize| self.word(layout::USER_STACKS_LOST + 8 * n);
         let unnumbered = lost.iter().enumerate().map(|(n, why)| (*why, count(n)));
-        self.mappings.code(&self.read(), unnumbered.filter(|(_, n)| *n > 0).collect())
+        mappings.code(&self.read(), unnumbered.filter(|(_, n)| *n > 0).collect())
     }
 }
 

@@ -24,7 +24,6 @@ pub struct Catalogue {
     /// All events that the log can hold, in the order of their ids.
     events: Vec<EventLayout>,
     schemata: HashMap<String, Known>,
-    decodings: Vec<Decoding>,
     /// Every schema of a program is recorded, not only those named on the command line.
     all: bool,
     /// Names of events that are off.
@@ -77,6 +76,7 @@ struct Known {
     /// Id of its first event.
     base: u16,
     layouts: Vec<EventLayout>,
+    decodings: Vec<Decoding>,
     /// Programs may log its events.
     user: bool,
     /// Where it comes from, for messages.
@@ -117,7 +117,6 @@ impl Catalogue {
         let mut catalogue = Catalogue {
             events: Vec::new(),
             schemata: HashMap::new(),
-            decodings: Vec::new(),
             all,
             off: off.iter().cloned().collect(),
             texts: HashMap::new(),
@@ -153,8 +152,8 @@ impl Catalogue {
         let base = self.next_id();
         let layouts = layouts(schema, base);
         self.events.extend(layouts.iter().cloned());
-        self.decodings.extend(schema.decodings.iter().cloned());
-        let known = Known { base, layouts: layouts.clone(), user, file: schema.file.clone() };
+        let (file, decodings) = (schema.file.clone(), schema.decodings.clone());
+        let known = Known { base, layouts: layouts.clone(), decodings, user, file };
         self.schemata.insert(schema.name.clone(), known);
         Admitted { base, layouts }
     }
@@ -256,9 +255,11 @@ impl Catalogue {
                 ));
             }
         }
-        let clash = |d: &&Decoding| self.decodings.iter().any(|o| o.name == d.name && o != *d);
-        if let Some(table) = schema.decodings.iter().find(clash) {
-            return Err(format!("another schema has a table '{}' with other values", table.name));
+        let clash =
+            |(name, known): (&String, &Known)| schema.decoding_clash(name, &known.decodings);
+        // The same one of several each time.
+        if let Some(why) = self.schemata.iter().filter_map(clash).min() {
+            return Err(why);
         }
         let addition = Addition {
             schemas: vec![schema_text(schema, true)],

@@ -3,6 +3,7 @@
 //! map, and how many they are: each process has a share of the memory, and all have a limit. What a
 //! process has mapped too much costs its own past, not the names of others.
 
+use klogger_os::code_events::MapKind;
 use std::collections::{BTreeMap, HashMap};
 
 /// Bytes that are kept of a process, and of all.
@@ -10,6 +11,11 @@ const OF_PROCESS: usize = 4 << 20;
 const OF_ALL: usize = 128 << 20;
 /// Of a process without any event.
 const PROCESS: usize = 256;
+
+/// In the place of the number of a file.
+pub const NO_FILE: u32 = u32::MAX;
+/// How far a process is followed through the processes that it was forked from.
+pub const GENERATIONS: usize = 64;
 
 /// Something that happened to a process. What was there before the recording has time 0.
 #[derive(Clone, Copy)]
@@ -20,9 +26,18 @@ pub struct Event {
 
 #[derive(Clone, Copy)]
 pub enum Happened {
-    Map { start: u64, length: u64, offset: u64, file: u32 },
+    /// `file`: [`NO_FILE`] if it is memory.
+    Map {
+        start: u64,
+        length: u64,
+        offset: u64,
+        file: u32,
+        kind: MapKind,
+    },
     Exec,
-    Fork { parent: u32 },
+    Fork {
+        parent: u32,
+    },
 }
 
 /// What happened to a process.
@@ -33,6 +48,9 @@ pub struct Process {
     bytes: usize,
     /// Before this time it is not known what was mapped.
     from: u64,
+    /// Where files are mapped, or were, by this process and by those that it was forked from.
+    files: Ranges,
+    parent: Option<u32>,
 }
 
 /// Of each process.
@@ -84,8 +102,25 @@ impl Process {
         kept.reverse();
         kept.extend(rest);
         self.events = kept;
+        self.files = Ranges::default();
+        for (event, _) in &self.events {
+            event.what.note(&mut self.files, &mut self.parent);
+        }
         self.bytes = self.events.iter().map(|(_, size)| size).sum();
         (before - self.events.len()) as u64
+    }
+}
+
+impl Happened {
+    fn note(self, files: &mut Ranges, parent: &mut Option<u32>) {
+        match self {
+            Happened::Map { file: NO_FILE, .. } => {}
+            Happened::Map { start, length, .. } => drop(files.add(start, length)),
+            Happened::Exec => (*files, *parent) = Default::default(),
+            Happened::Fork { parent: forked } => {
+                (*files, *parent) = (Ranges::default(), Some(forked))
+            }
+        }
     }
 }
 
@@ -112,7 +147,29 @@ impl Ranges {
     }
 }
 
+impl Ranges {
+    fn touch(&self, start: u64, end: u64) -> bool {
+        self.0.range(..=end).next_back().is_some_and(|(_, to)| *to >= start)
+    }
+}
+
 impl History {
+    /// Whether a mapping of memory is of interest: it is where a file is mapped or was, or behind
+    /// one, where a program has variables that its file does not contain.
+    pub fn is_at_file(&self, pid: u32, start: u64, length: u64) -> bool {
+        let mut next = pid;
+        for _ in 0..GENERATIONS {
+            // Of one that was forgotten nothing is known.
+            let Some(process) = self.processes.get(&next) else { return next != pid };
+            if process.files.touch(start, start.saturating_add(length)) {
+                return true;
+            }
+            let Some(parent) = process.parent else { return false };
+            next = parent;
+        }
+        true
+    }
+
     /// `bytes`: what the event needs besides its own size. Returns whether files may have become
     /// unused.
     pub fn add(
@@ -126,6 +183,7 @@ impl History {
         let added = if self.processes.contains_key(&pid) { size } else { size + PROCESS };
         let process = self.processes.entry(pid).or_default();
         process.events.push((event, size));
+        event.what.note(&mut process.files, &mut process.parent);
         process.bytes += size;
         self.bytes += added;
         let mut forgot = false;
@@ -182,7 +240,7 @@ impl History {
     pub fn files(&self) -> impl Iterator<Item = u32> {
         let events = self.processes.values().flat_map(|process| &process.events);
         events.filter_map(|(event, _)| match event.what {
-            Happened::Map { file, .. } => Some(file),
+            Happened::Map { file, .. } => Some(file).filter(|file| *file != NO_FILE),
             Happened::Exec | Happened::Fork { .. } => None,
         })
     }
@@ -193,7 +251,10 @@ mod tests {
     use super::*;
 
     fn map(time: u64, start: u64, file: u32) -> Event {
-        Event { time, what: Happened::Map { start, length: 0x1000, offset: 0, file } }
+        Event {
+            time,
+            what: Happened::Map { start, length: 0x1000, offset: 0, file, kind: MapKind::Code },
+        }
     }
 
     fn file_at(process: &Process, time: u64, address: u64) -> Option<u32> {

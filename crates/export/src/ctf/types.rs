@@ -41,7 +41,7 @@ impl Integer {
 pub fn of_field(field: &FieldLayout, preamble: &Preamble) -> Type {
     let integer = || Integer {
         signed: field.scalar.signed(),
-        hex: matches!(field.decode, Decode::Hex | Decode::Code),
+        hex: matches!(field.decode, Decode::Hex | Decode::Code | Decode::Data),
         boolean: field.scalar == Scalar::Bool,
         ..Integer::unsigned(field.scalar.size() * 8)
     };

@@ -72,7 +72,7 @@ pub fn arguments(event: &EventLayout, names: &mut Names) -> Vec<Argument> {
         }
         Argument {
             name: names.number(&field.name),
-            hex: field.decode == Decode::Hex || field.decode == Decode::Code,
+            hex: matches!(field.decode, Decode::Hex | Decode::Code | Decode::Data),
             text: decoded.then(|| names.number(&label)),
             whole,
         }

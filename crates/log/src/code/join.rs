@@ -2,7 +2,7 @@
 //! The user stacks of several logs of one recording as one table: stacks have the same numbers in
 //! all, but each log numbers its files anew.
 
-use super::{Code, File, Place};
+use super::{Code, Datum, File, Place};
 use std::collections::{HashMap, HashSet};
 
 #[derive(Default)]
@@ -10,6 +10,8 @@ pub(crate) struct Join {
     code: Code,
     files: HashMap<File, u32>,
     stacks: HashSet<u64>,
+    /// Process, address, time.
+    data: HashSet<(u32, u64, u64)>,
 }
 
 impl Join {
@@ -23,6 +25,14 @@ impl Join {
                     }
                 }
                 self.code.stacks.push(stack);
+            }
+        }
+        for mut datum in other.data {
+            if self.data.insert((datum.pid, datum.address, datum.from)) {
+                if let Some(file) = Datum::file_mut(&mut datum) {
+                    *file = numbers.get(*file as usize).copied().unwrap_or(u32::MAX);
+                }
+                self.code.data.push(datum);
             }
         }
         for ((file, at), functions) in other.names {
@@ -65,6 +75,7 @@ mod tests {
             files: files.iter().map(file).collect(),
             stacks: stacks.iter().map(stack).collect(),
             names: names.iter().map(name).collect::<BTreeMap<_, _>>(),
+            data: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use super::{About, Keep, Plan, Told};
 use crate::destination::Destination;
+use crate::hung::watched;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::segments;
 use klogger_log::writer::{Summary, Writer};
@@ -228,7 +229,8 @@ impl Shelf {
     /// False: it is still there.
     fn remove(&self, state: &mut State, number: u32, serials: u64, full: bool) -> bool {
         let name = segments::file_name(number);
-        if let Err(e) = self.folder.remove(name.as_ref())
+        let path = self.folder.path().join(&name);
+        if let Err(e) = watched(path, || self.folder.remove(name.as_ref()))
             // If a user has deleted it already, that is as good.
             && e.kind() != io::ErrorKind::NotFound
         {

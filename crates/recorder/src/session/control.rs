@@ -9,6 +9,7 @@ use crate::snapshots::{Made, Wish};
 use crate::socket::{Answer, Frame, Listener, Reply, Request};
 use crate::writer::Names;
 use klogger_log::ledger::Ledger;
+use klogger_log::seen::Seen;
 use klogger_log::stacks::Stacks;
 use klogger_os as os;
 use klogger_os::Signal;
@@ -139,7 +140,8 @@ impl Session {
     fn stack(&self, number: u64) -> Option<Vec<Frame>> {
         let mut found = self.engines.iter().find_map(|engine| engine.user_code())?;
         found.code.stacks.retain(|stack| stack.number == number);
-        let code = Names::default().with_code(found, &mut Ledger::default()).code?;
+        let code =
+            Names::default().with_code(found, &Seen::default(), &mut Ledger::default()).code?;
         let stacks = Stacks::default().with(&code);
         let frames = &stacks.find(number)?.frames;
         Some(frames.iter().map(Frame::of).collect())

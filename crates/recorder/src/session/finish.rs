@@ -17,6 +17,7 @@ use crate::{Message, Outcome, hung, ledger, snapshots};
 use klogger_engines::engine::Moment;
 use klogger_engines::stacks::StackTable;
 use klogger_log::ledger::{Entry, Key, Ledger, TriggerCount};
+use klogger_log::seen::Seen;
 use klogger_log::writer::Summary;
 use klogger_os as os;
 use klogger_os::{Error, Signal};
@@ -39,11 +40,9 @@ impl Session {
         attach: Duration,
     ) -> Result<Outcome, Error> {
         let piped = is_stdout(&self.options.output);
-        let _hung = hung::Watch::start(&self.options.output, self.options.tell_hung);
-        if piped {
-            // If the reader of the pipe does not read, all threads may wait for it.
-            os::end_by_second_signal();
-        }
+        let _hung = hung::Watch::start(self.options.tell_hung);
+        // If the reader of the pipe does not read, all threads may wait for it.
+        let _second = piped.then(os::SecondEnds::begin);
         let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
         if piped {
             os::end_by_signals();
@@ -84,7 +83,7 @@ impl Session {
         ledger.snapshots = taken;
         ledger.entries.extend(entries);
         ledger.entries.extend(polls);
-        let names = self.names(&mut ledger);
+        let names = self.names(&writer.data(), &mut ledger);
         ledger.entries.extend(ledger::missed());
         // What the user is told is of all segments.
         let last = Ledger { entries: writer.untold(ledger.entries.clone()), ..ledger.clone() };
@@ -239,15 +238,16 @@ impl Session {
         }
     }
 
-    /// Names for the kernel addresses in events of probes.
-    fn names(&self, ledger: &mut Ledger) -> Names {
+    /// Names for the addresses in events of probes. `data`: those of data.
+    fn names(&self, data: &Seen, ledger: &mut Ledger) -> Names {
         let probes = self.engines.iter().find(|e| e.info().probes);
         let names =
             probes.map(|e| Names::of(&self.layouts, e.stacks().map(StackTable::read), ledger));
         let names = names.unwrap_or_default();
-        match probes.and_then(|engine| engine.user_code()) {
-            Some(found) => names.with_code(found, ledger),
+        let names = match probes.and_then(|engine| engine.user_code()) {
+            Some(found) => names.with_code(found, data, ledger),
             None => names,
-        }
+        };
+        names.with_kernel_data(data, ledger)
     }
 }

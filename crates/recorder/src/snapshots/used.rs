@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which stacks events have the numbers of.
+//! Which stacks events have the numbers of, and which addresses of data.
 
 use klogger_log::event::{Value, value};
 use klogger_log::record::{Header, SizeTable};
+use klogger_log::seen::Seen;
 use klogger_log::writer::EventBlock;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::Decode;
@@ -34,6 +35,15 @@ pub fn stacks(blocks: &[EventBlock], events: &[EventLayout]) -> HashSet<u64> {
         }
     }
     used
+}
+
+/// The addresses in fields `as data`.
+pub fn data(blocks: &[EventBlock], events: &[EventLayout]) -> Seen {
+    let mut seen = Seen::default();
+    seen.learn(events);
+    let sizes = SizeTable::new(events);
+    blocks.iter().for_each(|block| seen.note(block.origin, block.records, &sizes));
+    seen
 }
 
 fn number(value: Value) -> Option<u64> {

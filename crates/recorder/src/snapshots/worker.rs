@@ -5,6 +5,7 @@ use super::history::{History, Part};
 use super::write::{self, Contents};
 use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Waiting, Wish, now, ns};
 use crate::file;
+use crate::hung::{Watched, watched};
 use klogger_log::ledger::{Entry, Key, Taken};
 use klogger_log::preamble::{Hit, Snapshot};
 use klogger_os::outputs::{Folder, Old};
@@ -219,7 +220,8 @@ impl Worker {
     fn remove_oldest(&mut self) {
         while self.kept.len() > self.begin.options.keep as usize {
             let Some((path, index)) = self.kept.pop_front() else { return };
-            let _ = Folder::of_name(&path).and_then(|(folder, name)| folder.remove(&name));
+            let remove = || Folder::of_name(&path).and_then(|(folder, name)| folder.remove(&name));
+            let _ = watched(path.as_path(), remove);
             self.removed += 1;
             if let Some(taken) = self.taken.get_mut(index) {
                 taken.file.clear();
@@ -241,13 +243,15 @@ impl Worker {
             RawStacks::default()
         };
         let contents = self.contents(&part, order);
-        file::check_regular(path).map_err(|e| e.message)?;
+        watched(path, || file::check_regular(path)).map_err(|e| e.message)?;
         let cannot = |e: io::Error| format!("cannot write {}: {e}", path.display());
-        let whole = file::Whole::begin(path, self.begin.mode).map_err(|e| e.message)?;
-        let file = whole.file.try_clone().map_err(cannot)?;
+        let mode = self.begin.mode;
+        let whole = watched(path, || file::Whole::begin(path, mode)).map_err(|e| e.message)?;
+        let file = Watched::new(path, whole.file.try_clone().map_err(cannot)?);
         let made = write::write(file, contents, &part, stacks, self.begin.compression);
-        let made = made.map_err(cannot)?;
-        whole.complete(Old::Keep).map_err(cannot)?;
+        // What is not completed is closed and removed.
+        let complete = move || made.and_then(|made| whole.complete(Old::Keep).map(|()| made));
+        let made = watched(path, complete).map_err(cannot)?;
         Ok(Made { file: path.into(), number: self.number, ..made })
     }
 

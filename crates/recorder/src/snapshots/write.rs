@@ -9,11 +9,10 @@ use klogger_log::cut::Cutter;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Preamble, Snapshot};
-use klogger_log::writer::{Compression, EventBlock, Extent, Writer};
+use klogger_log::writer::{Compression, EventBlock, Extent, Sink, Writer};
 use klogger_ring::block::Builtin;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ pub fn needs_stacks(events: &[EventLayout]) -> bool {
 
 /// Writes the log into a new file.
 pub fn write(
-    file: File,
+    file: impl Sink,
     contents: Contents,
     part: &Part,
     stacks: RawStacks,
@@ -147,11 +146,13 @@ fn names(
         all.into_iter().filter(|(number, _)| used.contains(&u64::from(*number))).collect()
     });
     let names = Names::of(events, kernel, ledger);
-    match stacks.user {
+    let data = super::used::data(cut, events);
+    let names = match stacks.user {
         Some(mut found) => {
             found.code.stacks.retain(|stack| used.contains(&stack.number));
-            names.with_code(found, ledger)
+            names.with_code(found, &data, ledger)
         }
         None => names,
-    }
+    };
+    names.with_kernel_data(&data, ledger)
 }

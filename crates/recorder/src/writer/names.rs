@@ -3,8 +3,9 @@
 
 use klogger_engines::stacks;
 use klogger_engines::user_code::UserCode;
-use klogger_log::code::Code;
+use klogger_log::code::{Code, Datum, Variable};
 use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_log::seen::Seen;
 use klogger_log::symbols::Symbols;
 use klogger_log::writer::{Sink, Writer};
 use klogger_os::machine;
@@ -51,6 +52,27 @@ impl Names {
         }
     }
 
+    /// Adds the variables of the kernel at these addresses. If the kernel hides them, the ledger
+    /// says so.
+    pub fn with_kernel_data(mut self, seen: &Seen, ledger: &mut Ledger) -> Names {
+        if seen.of_kernel().next().is_none() {
+            return self;
+        }
+        let variables = machine::Variables::read();
+        let hidden = Entry::new(Key::SymbolsHidden);
+        if variables.is_hidden() && ledger.entries.iter().all(|e| e.key != hidden.key) {
+            ledger.entries.push(hidden);
+        }
+        let found = seen.of_kernel().filter_map(|address| {
+            let (name, offset) = variables.find(address)?;
+            let name = Some(Variable { name: name.into(), offset });
+            Some(Datum { address, name, ..Datum::default() })
+        });
+        let found: Vec<Datum> = found.collect();
+        self.code.get_or_insert_default().data.extend(found);
+        self
+    }
+
     /// Writes them, as far as that is possible.
     pub fn write<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
         let stacks = writer.stacks(&self.stacks);
@@ -59,9 +81,15 @@ impl Names {
         stacks.and(code).and(symbols)
     }
 
-    /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
-    pub fn with_code(mut self, found: UserCode, ledger: &mut Ledger) -> Names {
-        let UserCode { mut code, mapped, unnumbered, lost, forgotten, roots } = found;
+    /// Adds user stacks, the names of their code, and those of the data in events; what could not
+    /// be kept goes to the ledger.
+    pub fn with_code(mut self, mut found: UserCode, data: &Seen, ledger: &mut Ledger) -> Names {
+        found.locate(data);
+        if data.is_full() {
+            let what = "addresses of data: there were too many to look for the names of all";
+            ledger.entries.push(Entry::new(Key::CodeUnnamed).detail(what));
+        }
+        let UserCode { mut code, mapped, unnumbered, lost, forgotten, roots, .. } = found;
         let mut note = |count, what: String| {
             ledger.entries.push(Entry::new(Key::StackUnknown).count(count).detail(&what));
         };
@@ -90,7 +118,7 @@ fn unnamed(missing: Vec<Missing>) -> Vec<Entry> {
     let refused: Vec<Missing> = missing.into_iter().filter(|file| file.refused).collect();
     let entry = |places: usize, what: String| {
         let s = if places == 1 { "" } else { "s" };
-        let detail = format!("{places} place{s} in user stacks without names: {what}");
+        let detail = format!("{places} place{s} in programs without names: {what}");
         Entry::new(Key::CodeUnnamed).count(places as u64).detail(&detail)
     };
     let (told, others) = refused.split_at(refused.len().min(REFUSED_MAX));

@@ -21,7 +21,27 @@ pub(super) static SAMPLE: Row = Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub counted: Counted,
+    pub only: Only,
     pub rate: Rate,
+}
+
+/// In which mode of the CPU it is counted, by the modifier that perf has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    Both,
+    /// `minor-faults:u`: while the code of a program runs.
+    User,
+    /// `minor-faults:k`
+    Kernel,
+}
+
+impl Only {
+    /// The modifier, and the name before it.
+    fn split(event: &str) -> (&str, Only) {
+        let modes = [(":u", Only::User), (":k", Only::Kernel)];
+        let found = modes.into_iter().find_map(|(end, only)| Some((event.strip_suffix(end)?, only)));
+        found.unwrap_or((event, Only::Both))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +66,7 @@ fn parse(name: &str) -> Result<Sample, Wrong> {
     let [event, how, rate] = words[..] else {
         return Err(("needs an event, and how often", ProbeKind::Sample.for_example()));
     };
+    let (event, only) = Only::split(event);
     let counted = Counted::of(event).ok_or_else(|| {
         let all = counted::names();
         let near = did_you_mean(event, all.iter().map(String::as_str));
@@ -70,7 +91,7 @@ fn parse(name: &str) -> Result<Sample, Wrong> {
             let help = "it counts nanoseconds: write `every 100k` or more, or `probe timer 99Hz()`";
             Err(("too often", help.into()))
         }
-        rate => Ok(Sample { counted, rate }),
+        rate => Ok(Sample { counted, only, rate }),
     }
 }
 
@@ -97,8 +118,14 @@ mod tests {
         assert_eq!(every("cycles at 99Hz"), Some(Rate::Hz(99)));
         assert_eq!(every("cycles at 4kHz"), Some(Rate::Hz(4000)));
         assert_eq!(every("cpu-clock every 100k"), Some(Rate::Every(100_000)));
+        let only = |name| sample(name).map(|s| s.only);
+        assert_eq!(only("minor-faults every 1"), Some(Only::Both));
+        assert_eq!(only("minor-faults:u every 1"), Some(Only::User));
+        assert_eq!(only("cycles:k at 99Hz"), Some(Only::Kernel));
         for bad in [
             "",
+            "cycles:x every 1",
+            ":u every 1",
             "cycles",
             "cycles every",
             "cycles every 0",

@@ -43,6 +43,8 @@ pub fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diag
         Decode::Thread => None,
         Decode::Code if integer && bytes == 8 => None,
         Decode::Code => wrong("an address", "write `ulong`, or an array of it for a stack"),
+        Decode::Data if field.shape == Shape::One && integer && bytes == 8 => None,
+        Decode::Data => wrong("an address", "write `ulong`"),
         Decode::Stack if field.shape == Shape::One && field.scalar == Scalar::U32 => None,
         Decode::Stack => wrong("the number of a stack", "write `uint`"),
         Decode::Device if integer && bytes >= 4 => None,

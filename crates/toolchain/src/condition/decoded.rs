@@ -29,7 +29,7 @@ pub fn named(
             format!("the names of the threads in '{name}' are not known while events are logged"),
             format!("compare a number: {name} == 4711; or {LATER}"),
         )),
-        Decode::Code | Decode::Stack => Err(error(
+        Decode::Code | Decode::Data | Decode::Stack => Err(error(
             format!("the symbols of '{name}' are not known while events are logged"),
             LATER,
         )),

@@ -54,6 +54,7 @@ fn a_new_schema_gets_ids_of_its_own() {
 #[test]
 fn a_schema_that_contradicts_others_is_refused() {
     let mut c = catalogue(true);
+    c.admit(0, "one", "schema one\nenum Kind { 1 \"x\" }\nevent O { int a as Kind }").unwrap();
     let mut refuse = |name: &str, text: &str| c.admit(0, name, text).unwrap_err().why;
     assert_eq!(
         refuse("clash", "schema clash \"x\"\nevent a { int x }"),
@@ -63,6 +64,13 @@ fn a_schema_that_contradicts_others_is_refused() {
         refuse("me", "schema you \"x\"\nevent Y { int x }"),
         "schema 'me' has the name 'you' in its text"
     );
+    for table in ["enum Kind { 1 \"y\" }", "enum kind { 1 \"y\" }", "flags KIND { 1 \"x\" }"] {
+        let name = table.split(' ').nth(1).unwrap();
+        assert_eq!(
+            refuse("two", &format!("schema two\n{table}\nevent T {{ int a as {name} }}")),
+            format!("the schemata 'one' and 'two' both declare '{name}', with other texts")
+        );
+    }
     assert!(refuse("bad", "event {").starts_with("schema 'bad' does not parse: "));
     assert_eq!(refuse("bad", "event {"), refuse("bad", "event {"));
 }
