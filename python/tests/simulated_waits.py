@@ -52,14 +52,14 @@ class Kind(NamedTuple):
 
 
 ASKED = ("timer", "nanosleep that it asked for")
-LATE_FUTEX, LATE_POLL = ("timer", "futex timed out"), ("timer", "poll timed out")
+LATE_FUTEX, LATE_POLL = ("timer", "futex, ended by a timer"), ("timer", "poll, ended by a timer")
 KINDS = {
     "futex": Kind("futex", 1, ("lock", "{argument:#x} (futex)"), ("lock", "not known (futex)"),
                   timed=LATE_FUTEX),
     "read": Kind("read", 2, ("pipe", "read{by}"), ("read", ""),
-                 timed=("timer", "read pipe: timed out")),
+                 timed=("timer", "read, ended by a timer")),
     "write": Kind("write", 13, ("pipe", "write{by}"), ("write", ""),
-                  timed=("timer", "write pipe: timed out")),
+                  timed=("timer", "write, ended by a timer")),
     "sleep": Kind("nanosleep", 3, ASKED, ASKED, follows=False, timed=ASKED),
     "poll": Kind("poll", 4, ("events", "poll{by}"), ("events", "poll{by}"), timed=LATE_POLL),
     "child": Kind("wait4", 5, ("child", "{name}"), ("child", "{name}")),
@@ -73,7 +73,7 @@ KINDS = {
     "pause": Kind("pause", 10, ("signal", ""), ("signal", "")),
     "reclaim": Kind("unlink", 11, ("reclaim", "of memory"), ("unlink", ""), follows=False, state=2),
     "receive": Kind("recvfrom", 12, ("socket", "recvfrom{by}"), ("recvfrom", ""),
-                    timed=("timer", "recvfrom socket: timed out")),
+                    timed=("timer", "recvfrom, ended by a timer")),
 }  # fmt: skip
 
 
@@ -98,7 +98,13 @@ def expected(
     plain = wait.slept and kind.slept in ((kind.call, ""), ("kernel", ""))
     by_thread = source == THREAD
     follows = by_thread and (kind.follows or plain)
-    if kind.call == "futex" and call >= 0 and CALLS[call] == "exit_group":
+    waker_call = CALLS.get(call, "") if by_thread else ""
+    # What can be interrupted, ends by a signal.
+    if waker_call == "kill" and kind.state == 1:
+        if kind.call == "pause":
+            return "signal", f"of {waker}", True
+        return "interrupted", f"{kind.call}, by a signal of {waker}", False
+    if kind.call == "futex" and waker_call == "exit_group":
         name, what = "thread", "to end"
     if source == TIMER and kind.timed and not plain:
         name, what = kind.timed
