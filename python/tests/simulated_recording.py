@@ -84,7 +84,7 @@ def play(seed: int, interrupts: bool = False, events: int = 0) -> Recording:
         machine.enqueue(task, machine.random.choice(machine.cpus))
     before = machine.random.choice((0, 0, 50, 300)) * machine.step
     executes = before + machine.some(300)
-    since = 0
+    since: int | None = None
     until(machine, before)
     # One that still lives, and whose number nobody had before.
     command = next((one for one in machine.tasks if one.scoped and one.status != "dead"),
@@ -94,7 +94,8 @@ def play(seed: int, interrupts: bool = False, events: int = 0) -> Recording:
     while machine.heap and machine.now < limit:
         if len(machine.rows) >= wanted and not in_faults(machine):
             break
-        if not since and machine.heap[0][0] > executes and command.status == "runs":
+        due = since is None and machine.heap[0][0] > executes and machine.now > machine.begin
+        if due and command.status == "runs":
             since = machine.now
             machine.log("PROCESS_EXEC", command.cpu, pid=command.pid)
         step(machine)
@@ -118,7 +119,7 @@ def until(machine: Machine, time: int) -> None:
     machine.now = time
 
 
-def recorded(machine: Machine, command: Task, since: int) -> Recording:
+def recorded(machine: Machine, command: Task, since: int | None) -> Recording:
     events = Events(
         begin=machine.begin,
         end=machine.now,
@@ -129,9 +130,13 @@ def recorded(machine: Machine, command: Task, since: int) -> Recording:
         stacks=dict(STACKS),
         objects=dict(OBJECTS),
     )
-    seen = {row["pid"] for name, row in machine.rows if name not in ("TAKEN", "PROCESS_EXEC")}
-    tasks = [task for task in machine.tasks if task.scoped and task.pid in seen]
-    return Recording(events, machine, tasks, command, max(since, machine.begin))
+    tasks = seen(machine)
+    for task in tasks:
+        # Nobody follows to a thread that is not in the log.
+        task.parts = [
+            one if one.target in tasks else one._replace(target=None) for one in task.parts
+        ]
+    return Recording(events, machine, tasks, command, since or machine.begin)
 
 
 def tables_of(rows: list[tuple[str, dict[str, int]]]) -> dict[str, Array]:
@@ -139,3 +144,13 @@ def tables_of(rows: list[tuple[str, dict[str, int]]]) -> dict[str, Array]:
     for name, row in rows:
         tables[name].append(row)
     return {name: table_of(name, found) for name, found in tables.items()}
+
+
+def seen(machine: Machine) -> list[Task]:
+    """Those that have an event of their own; a number may have been that of another one before."""
+    found = set()
+    for name, row in machine.rows:
+        if name not in ("TAKEN", "PROCESS_EXEC", "PROCESS_EXIT"):
+            had = [one for one in machine.tasks if one.scoped and one.pid == row["pid"]]
+            found.add(next(one for one in reversed(had) if one.born <= row["time"]))
+    return [task for task in machine.tasks if task in found]

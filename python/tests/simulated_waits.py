@@ -98,16 +98,19 @@ def expected(
     plain = wait.slept and kind.slept in ((kind.call, ""), ("kernel", ""))
     by_thread = source == THREAD
     follows = by_thread and (kind.follows or plain)
-    if kind.call == "futex" and call >= 0 and CALLS[call] == "exit_group":
+    waker_call = CALLS.get(call, "") if by_thread else ""
+    # What can be interrupted, ends by a signal.
+    if waker_call == "kill" and kind.state == 1:
+        if kind.call == "pause":
+            return "signal", f"of {waker}", True
+        return "interrupted", f"{kind.call}, by a signal of {waker}", False
+    if kind.call == "futex" and waker_call == "exit_group":
         name, what = "thread", "to end"
     if source == TIMER and kind.timed and not plain:
         name, what = kind.timed
     if (source, number) == (SOFT, NET_RX) and kind.call in ("poll", "recvfrom") and not plain:
         by_thread = follows = call >= 0 and CALLS[call] == "write"
         name, what = "network", kind.call + "{by}"
-    ends = plain or kind.call in ("futex", "read", "write", "nanosleep", "poll", "wait4", "recvfrom")
-    if by_thread and call >= 0 and CALLS[call] == "kill" and ends:
-        return "interrupted", f"{kind.call}, by a signal of {waker}".lstrip(", "), False
     waker = waker if by_thread else ""
     what = what.format(argument=wait.argument, by=f" ({waker})" if waker else "", name=waker)
     return name, what, follows

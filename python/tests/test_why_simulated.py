@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from simulated_log import write
 from simulated_recording import Recording, play
+from simulated_tasks import name_of
 
 import klogger
 from klogger.failure import Failure
 from klogger.why import answer
 from klogger.why import events as reading
 from klogger.why.answer import Answer, Choice, Line
-from klogger.why.bins import RAN, UNKNOWN, Bin
+from klogger.why.bins import RAN, UNKNOWN, WAITED, Bin
 
 Times = dict[tuple[str, Bin], int]
 INTERRUPTS = "interrupts and soft interrupts"
@@ -129,11 +130,15 @@ def gaps_in(played: Recording, source: random.Random) -> list[tuple[int, int, in
     return gaps
 
 
-def by_kind(given: Times) -> Counter[tuple[str, str, str]]:
+def by_kind(given: Times, listed: set[str]) -> Counter[tuple[str, str, str]]:
+    """`listed`: threads that were seen to sleep only after a while. If the beginning of that wait
+    is lost, it is known that they waited, but less of what for.
+    """
     made: Counter[tuple[str, str, str]] = Counter()
     for (program, bin_), ns in given.items():
         if bin_.group != UNKNOWN:
-            made[program, bin_.group, bin_.kind] += ns
+            any_kind = bin_.group == WAITED and program in listed
+            made[program, bin_.group, "" if any_kind else bin_.kind] += ns
     return made
 
 
@@ -144,7 +149,10 @@ def with_losses(seed: int) -> list[str]:
     made = answered(played, Choice())
     if not made:
         return []
-    found, true = by_kind(times(made.own)), by_kind(played.own())
+    asleep = played.events.tables["SLEPT_BEFORE"]
+    late = asleep["time"] > played.machine.begin
+    listed = {name_of(int(pid)) for pid in asleep["pid"][late]}
+    found, true = by_kind(times(made.own), listed), by_kind(played.own(), listed)
     for (program, bin_), ns in played.own().items():
         # Up to PROCESS_EXIT it is user code, if UNRETURNED does not say more.
         true[program, RAN, "user code"] += ns if bin_.what == "exit_group" else 0

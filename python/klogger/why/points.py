@@ -33,16 +33,19 @@ class Point(IntEnum):
     BACK = 12
     LOST = 13  # from here on nothing is known, up to the next event of the scheduler
     GONE = 14
+    RENUMBERED = 15  # its number ends: it has executed a program, and has that of its process
 
 
 # Those of the scheduler.
 SCHEDULING = np.isin(list(Point), [
     Point.BEFORE, Point.BORN, Point.BLOCKED, Point.PREEMPTED, Point.EARLY, Point.WOKEN, Point.BACK,
-    Point.ASLEEP, Point.LOST, Point.GONE,
+    Point.ASLEEP, Point.LOST, Point.GONE, Point.RENUMBERED,
 ])  # fmt: skip
 # Where a thread leaves its CPU.
 LEAVES = (Point.BLOCKED, Point.PREEMPTED, Point.EARLY, Point.GONE)
 
+# Tables of events that only the threads of a log have.
+OWN = ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "UNRETURNED", "FAULTED", "SLEPT_BEFORE")
 # `woken`: of what was woken early, the row of its wake-up.
 POINT = np.dtype(
     [
@@ -89,10 +92,7 @@ def find(events: Events) -> tuple[Threads, Array]:
 def lives(events: Events) -> Threads:
     """All threads that have any event of their own."""
     born = events.tables["PROCESS_FORK"]
-    seen = [
-        events.tables[name]
-        for name in ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "FAULTED", "SLEPT_BEFORE")
-    ]
+    seen = [events.tables[name] for name in OWN]
     pids = np.unique(np.concatenate([table["pid"] for table in seen] + [born["pid"]]))
     # Who has an event before it is made, or is not made at all, was there before.
     first = {int(pid): events.end for pid in pids}
@@ -180,7 +180,7 @@ def renumbered(executed: Array, threads: Threads) -> Array:
     """A thread that executes a program gets the number of its process: its own ends."""
     old = executed[executed["old_pid"] != executed["pid"]].copy()
     old["pid"] = old["old_pid"]
-    return points_of(threads, old, old["time"], Point.GONE, old["pid"] > 0)
+    return points_of(threads, old, old["time"], Point.RENUMBERED, old["pid"] > 0)
 
 
 def without_early(points: Array) -> Array:
@@ -214,7 +214,11 @@ def with_losses(events: Events, threads: Threads, points: Array) -> Array:
     here = np.arange(len(points))
     at = np.maximum.accumulate(np.where(SCHEDULING[kind], here, 0))
     until = untils(events, threads, points)
-    ran, gone, cpu = kind[at] == Point.BACK, kind[at] == Point.GONE, points["cpu"][at]
+    ran, gone, cpu = (
+        kind[at] == Point.BACK,
+        np.isin(kind[at], (Point.GONE, Point.RENUMBERED)),
+        points["cpu"][at],
+    )
     cuts = np.zeros(len(points), dtype=bool)
     cuts[~ran] = touched(gaps, time[~ran], until[~ran])
     everywhere = gaps["cpu"] == -1

@@ -30,12 +30,12 @@ AFTER = {
     Point.BLOCKED: State.WAITED, Point.PREEMPTED: State.QUEUED, Point.EARLY: State.QUEUED,
     Point.WOKEN: State.QUEUED, Point.BORN: State.QUEUED, Point.BACK: State.RAN,
     Point.BEFORE: State.UNKNOWN, Point.ASLEEP: State.WAITED, Point.LOST: State.UNKNOWN,
-    Point.GONE: State.GONE,
+    Point.GONE: State.GONE, Point.RENUMBERED: State.GONE,
 }  # fmt: skip
 STATES = np.array([AFTER.get(kind, State.UNKNOWN) for kind in Point])
 # Whether the second point of the scheduler can come next; nothing comes after the end.
 NEXT = np.zeros((len(Point), len(Point)), dtype=bool)
-NEXT[Point.BACK, LEAVES] = True
+NEXT[Point.BACK, [*LEAVES, Point.RENUMBERED]] = True
 NEXT[[Point.PREEMPTED, Point.EARLY, Point.WOKEN, Point.BORN], Point.BACK] = True
 NEXT[[Point.BLOCKED, Point.ASLEEP], Point.WOKEN] = True
 NEXT[[Point.BEFORE, Point.LOST]] = True

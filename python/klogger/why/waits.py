@@ -12,6 +12,7 @@ from klogger.why.events import Events
 
 # In `BLOCKED.state`.
 STOPPED, TRACED, FROZEN = 0x4, 0x8, 0x8000
+UNINTERRUPTIBLE, KILLABLE = 0x2, 0x100
 # In `WOKEN.source`.
 THREAD, TIMER, SOFT, DEVICE = 0, 1, 2, 3
 NET_RX = 3
@@ -100,9 +101,9 @@ def judge(events: Events, wait: Wait) -> Found:
     by_thread = wait.woken and wait.source == THREAD
     return (
         stopped(wait, by_thread)
+        or signalled(events, wait, call, by_thread)
         or of_futex(events, wait, call, by_thread)
         or of_kernel(events, wait, frames, call, by_thread)
-        or signalled(events, wait, call)
         or of_program(events, wait, call, by_thread)
         or Found(WAITED, call or "kernel", place(frames), by_thread)
     )
@@ -118,13 +119,16 @@ def stopped(wait: Wait, by_thread: bool) -> Found | None:
     return None
 
 
-def signalled(events: Events, wait: Wait, call: str) -> Found | None:
+def signalled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:
     """A signal ended it; what it was for did not come."""
-    by_thread = wait.woken and wait.source == THREAD and wait.waker_call >= 0
-    if not by_thread or events.call(wait.waker_call) not in KILLS:
+    # An interrupt may come while another thread happens to send a signal; and no signal ends what
+    # cannot be interrupted.
+    if not by_thread or wait.state & (UNINTERRUPTIBLE | KILLABLE) == UNINTERRUPTIBLE:
+        return None
+    if wait.waker_call < 0 or events.call(wait.waker_call) not in KILLS:
         return None
     if call in SIGNALS:
-        return None
+        return Found(WAITED, "signal", f"of {wait.waker}", True)
     return Found(WAITED, "interrupted", f"{call}, by a signal of {wait.waker}".lstrip(", "), False)
 
 
@@ -132,13 +136,10 @@ def of_futex(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | 
     """A lock, a condition, a semaphore, a barrier: the kernel cannot tell them apart."""
     if not FUTEX.match(call):
         return None
-    killed = signalled(events, wait, call)
-    if killed:
-        return killed
     if wait.woken and wait.source == TIMER:
         return Found(WAITED, "timer", f"{call}, ended by a timer", False)
-    if wait.woken and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
-        return Found(WAITED, "thread", "to end", by_thread)
+    if by_thread and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
+        return Found(WAITED, "thread", "to end", True)
     # The argument of futex_waitv is no lock, but a list of them. That of a wait which began before
     # the recording is not in the log.
     where = f"{wait.argument:#x}" if wait.argument and call != WAITV else "not known"
