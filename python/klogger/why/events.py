@@ -25,8 +25,8 @@ Array = npt.NDArray[Any]
 COLUMNS: dict[str, dict[str, str]] = {
     "BACK": {"pid": "i4", "prev": "i4"},
     "BLOCKED": {
-        "pid": "i4", "next": "i4", "argument": "u8", "object": "u8", "lock": "u8", "stack": "i8",
-        "interrupted": "i8", "stolen": "i8", "state": "i4", "call": "i4", "why": "i4",
+        "pid": "i4", "tgid": "i4", "next": "i4", "argument": "u8", "object": "u8", "lock": "u8",
+        "stack": "i8", "interrupted": "i8", "stolen": "i8", "state": "i4", "call": "i4", "why": "i4",
     },
     "PREEMPTED": {
         "pid": "i4", "next": "i4", "interrupted": "i8", "stolen": "i8", "call": "i4", "why": "i4",
@@ -56,7 +56,8 @@ AMOUNTS = ("took", "so_far", "interrupted", "stolen")
 @dataclass
 class Events:
     """`gaps`: where events are missing: cpu (-1: any), since, until. `names`: of threads, `calls`
-    of system calls, `stacks`: functions by number, innermost first; `objects`: name and peer.
+    of system calls, `stacks`: functions by number, innermost first; `objects`: name and peer;
+    `locks`: names of variables by process and address.
     `costs`: ns of each type of event, with its probe; `probe`: of a probe that logs nothing.
     """
 
@@ -69,6 +70,7 @@ class Events:
     calls: dict[int, str] = field(default_factory=dict)
     stacks: dict[int, list[str]] = field(default_factory=dict)
     objects: dict[int, tuple[str, int]] = field(default_factory=dict)
+    locks: dict[tuple[int, int], str] = field(default_factory=dict)
     interrupts: dict[int, str] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
     probe: float = 0.0
@@ -150,6 +152,7 @@ def read(log: Log) -> Events:
         calls=dict(own),
         stacks=dict(log.rows("SELECT id, frames FROM klogger.stack WHERE kind = 'kernel'")),
         objects=objects(log),
+        locks=locks(log),
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
     )
 
@@ -169,6 +172,12 @@ def objects(log: Log) -> dict[int, tuple[str, int]]:
         key: (name or "", peer)
         for key, name, peer in log.rows("SELECT object, name, peer FROM OBJECT")
     }
+
+
+def locks(log: Log) -> dict[tuple[int, int], str]:
+    """Names of variables of programs, by process and address."""
+    found = log.rows("SELECT tgid, address, name FROM klogger.variable ORDER BY from_ns")
+    return {(tgid, address): name for tgid, address, name in found if tgid and name}
 
 
 def fetch(log: Log, table: str) -> Array:

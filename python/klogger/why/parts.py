@@ -103,7 +103,7 @@ def of_waits(events: Events, found: Spans, bins: Bins) -> tuple[Array, Array]:
     names, keys[:, 10] = names_of(events, wakers)
     unique, which = np.unique(keys, axis=0, return_inverse=True)
     judged = [
-        waits.judge(events, waits.wait_of(key[:10], names[key[10]], key[11]))
+        waits.judge(events, waits.wait_of(key[:10], names[key[10]], key[11], key[12]))
         for key in as_ints(unique)
     ]
     numbers = np.array([bins.number(f.group, f.kind, f.what) for f in judged])
@@ -159,7 +159,7 @@ def keys_of(events: Events, found: Spans, rows: Array) -> tuple[Array, Array]:
         begun("call"), begun("stack"), begun("state"), begun("why"),
         (begun("lock") != 0).astype("i8"), np.where(futexes, begun("argument"), 0),
         begun("object"), has_end.astype("i8"), ended("source", 0), ended("number", 0),
-        np.zeros(len(rows), "i8"), ended("call", -1),
+        np.zeros(len(rows), "i8"), ended("call", -1), np.where(futexes, begun("tgid"), 0),
     ]  # fmt: skip
     return np.stack(columns, axis=1), ended("waker", 0)
 

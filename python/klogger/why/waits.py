@@ -77,12 +77,13 @@ class Wait(NamedTuple):
     number: int
     waker: str
     waker_call: int
+    process: int
 
 
-def wait_of(known: Sequence[int], waker: str, waker_call: int) -> Wait:
+def wait_of(known: Sequence[int], waker: str, waker_call: int, process: int) -> Wait:
     call, stack, state, why, lock, argument, object_, woken, source, number = known
     return Wait(call, stack, state, why, lock != 0, argument, object_, woken != 0, source, number,
-                waker, waker_call)  # fmt: skip
+                waker, waker_call, process)  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -142,7 +143,8 @@ def of_futex(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | 
         return Found(WAITED, "thread", "to end", True)
     # The argument of futex_waitv is no lock, but a list of them. That of a wait which began before
     # the recording is not in the log.
-    where = f"{wait.argument:#x}" if wait.argument and call != WAITV else "not known"
+    where = events.locks.get((wait.process, wait.argument)) or f"{wait.argument:#x}"
+    where = where if wait.argument and call != WAITV else "not known"
     return Found(WAITED, "lock", f"{where} ({call})", by_thread)
 
 
