@@ -15,7 +15,8 @@ use std::process::{Command, Output, Stdio};
 const LIST: &str = include_str!("../../../python/pyproject.toml");
 
 /// From nothing to an answer; tests/first_hour runs them.
-const FIRST: &str = "  klogger why -- ./program                         where its time went, and why
+const FIRST: &str =
+    "  klogger why -- ./program                         where its time went, and why
   klogger list                                     what can be recorded
   klogger record -s scheduler -- ./program         who ran where while it did
   klogger report scheduler.klog                    what kept it from its CPU

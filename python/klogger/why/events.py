@@ -26,7 +26,8 @@ COLUMNS: dict[str, dict[str, str]] = {
     "BACK": {"pid": "i4", "prev": "i4"},
     "BLOCKED": {
         "pid": "i4", "tgid": "i4", "next": "i4", "argument": "u8", "object": "u8", "lock": "u8",
-        "stack": "i8", "interrupted": "i8", "stolen": "i8", "state": "i4", "call": "i4", "why": "i4",
+        "stack": "i8", "interrupted": "i8", "stolen": "i8", "state": "i4", "call": "i4",
+        "why": "i4",
     },
     "PREEMPTED": {
         "pid": "i4", "next": "i4", "interrupted": "i8", "stolen": "i8", "call": "i4", "why": "i4",

@@ -30,7 +30,8 @@ WITH most AS (
     SELECT program, row_number() OVER (ORDER BY sum(ns) DESC, program) AS rank FROM ended_by
     GROUP BY program
 ), others AS (
-    SELECT waker, row_number() OVER (ORDER BY sum(ns) DESC, waker) AS place FROM ended_by GROUP BY waker
+    SELECT waker, row_number() OVER (ORDER BY sum(ns) DESC, waker) AS place FROM ended_by
+    GROUP BY waker
 )
 SELECT waker, program, sum(ns)::BIGINT AS total
 FROM ended_by JOIN most USING (program) JOIN others USING (waker) WHERE rank <= 14 AND place <= 14

@@ -20,7 +20,8 @@
 
 CREATE TEMP VIEW off_cpu_seen AS
 SELECT pid, time, woken_ns - from_ns AS ns, to_ns - woken_ns AS queue_ns,
-    CASE WHEN call < 0 THEN 'none' ELSE syscall(call) END AS call, coalesce(site, 'not known') AS site
+    CASE WHEN call < 0 THEN 'none' ELSE syscall(call) END AS call,
+    coalesce(site, 'not known') AS site
 FROM wait;
 CREATE TEMP TABLE off_cpu AS
 SELECT program, call, site, ns, queue_ns FROM klogger.with_program('off_cpu_seen');

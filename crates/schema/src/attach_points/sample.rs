@@ -39,7 +39,8 @@ impl Only {
     /// The modifier, and the name before it.
     fn split(event: &str) -> (&str, Only) {
         let modes = [(":u", Only::User), (":k", Only::Kernel)];
-        let found = modes.into_iter().find_map(|(end, only)| Some((event.strip_suffix(end)?, only)));
+        let found =
+            modes.into_iter().find_map(|(end, only)| Some((event.strip_suffix(end)?, only)));
         found.unwrap_or((event, Only::Both))
     }
 }
