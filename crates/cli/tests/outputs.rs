@@ -199,6 +199,7 @@ const LOOKERS: &[(&str, &str)] = &[
     ("programs/src/which.rs", "of what answers"),
     ("programs/src/libraries.rs", "of what answers"),
     ("programs/src/symbols.rs", "debug information of the machine"),
+    ("programs/src/variables.rs", "the same, in the process that reads files"),
 ];
 
 #[test]
