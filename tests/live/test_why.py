@@ -98,7 +98,7 @@ def test_time_outs(why, program):
     answer, _ = why("--", program, "poll", TIMES)
     sums_are_right(answer)
     (timer,) = bins(answer, "waited", "timer")
-    assert (timer["what"], timer["times"]) == ("poll timed out", TIMES)
+    assert (timer["what"], timer["times"]) == ("poll, ended by a timer", TIMES)
     first = max(answer["bins"], key=lambda one: one["ns"])
     assert first == timer
 
