@@ -23,7 +23,7 @@ import support
 from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql
 from klogger.failure import Failure
 from klogger.outputs import write
-from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch
+from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
@@ -188,6 +188,7 @@ def test_each_program_has_json_or_a_reason_why_not() -> None:
     names = {**lists["analyses"], **lists["elsewhere"]}
     found = (
         analysis, bench, collect, compare, dataset, report, sql, stopwatch, study, top, watch,
+        why,
     )  # fmt: skip
     modules = {module.__name__.rpartition(".")[2]: module for module in found}
     assert set(names) == modules.keys() | WITHOUT_JSON.keys()

@@ -66,12 +66,12 @@ ALLOWED = {
     "klogger_lab/disk.py": PRIVATE,
     "klogger_lab/guest/kernels.py": PRIVATE,
     "klogger_lab/guest/machine.py": PRIVATE,
+    "klogger_lab/launched.py": PRIVATE,
     "klogger_lab/recorder.py": "messages of the recorder, beside its log or in a private folder",
     "klogger_lab/study/recording.py": "beside a study's logs, in a folder that it has made",
     "klogger_lab/study/runner.py": PRIVATE,
     "klogger_lab/top/guard.py": PRIVATE,
     "klogger_lab/top/window.py": PRIVATE,
-    "klogger_lab/watch/stream.py": PRIVATE,
     "klogger_lab/stopwatch/live.py": PRIVATE,
 }
 
