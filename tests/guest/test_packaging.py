@@ -254,7 +254,7 @@ def test_a_kernel_loads_them_and_records(recorded, klogger):
 
 def test_the_installed_analyses_answer(prefix, recorded, tmp_path):
     shutil.copy(recorded / "loaded.klog", tmp_path)
-    said = run("klogger", "report", "loaded.klog", env=on_path(prefix), cwd=tmp_path)
+    said = run("klogger", "report", "--all", "loaded.klog", env=on_path(prefix), cwd=tmp_path)
     files = (prefix / "share/klogger/schemata/scheduler/analyses").glob("[!_]*.sql")
     titles = [re.search(r"^-- title: (.*)$", path.read_text(), re.M)[1] for path in files]
     assert [title for title in titles if title in said] == titles, said

@@ -61,7 +61,9 @@ pub const RUNTIME: &[(&str, &str)] = &[
 /// Texts that schemata can include, by name.
 pub const SHARED: &[(&str, &str)] = &[
     ("arguments", include_str!("../../../runtime/shared/arguments.shared")),
+    ("calls", include_str!("../../../runtime/shared/calls.shared")),
     ("files", include_str!("../../../runtime/shared/files.shared")),
+    ("keys", include_str!("../../../runtime/shared/keys.shared")),
     ("paths", include_str!("../../../runtime/shared/paths.shared")),
     ("requests", include_str!("../../../runtime/shared/requests.shared")),
 ];

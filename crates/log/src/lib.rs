@@ -7,7 +7,6 @@ pub mod arriving;
 pub mod builder;
 pub mod builtin;
 pub mod code;
-mod codes;
 pub mod cut;
 pub mod damage;
 pub mod decode;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Collects the addresses of data in events, so that their names can be looked for when a log ends.
+//! Collects the addresses in events, so that a log has the names that it needs: of data, which are
+//! looked for when it ends, and of the kernel's code, not all of its symbols.
 
 use crate::code::owner;
 use crate::event::{Value, process, value};
@@ -8,15 +9,21 @@ use crate::record::{Header, SizeTable};
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::Decode;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-/// Number of different addresses that are noted. The names of more would take minutes to find.
-const ADDRESSES_MAX: usize = 1 << 16;
+/// Number of different addresses of data that are noted. The names of more would take minutes to
+/// find.
+const DATA_MAX: usize = 1 << 16;
+/// The same of code; a log with more of them gets all symbols.
+const CODE_MAX: usize = 1 << 18;
 /// Entries of a cache of recent addresses, by their hash: most events have one of a few.
 const RECENT: usize = 1 << 10;
 
-/// Addresses of data, each with its process (0: the kernel).
-#[derive(Clone, Debug, Default)]
+/// Addresses in fields of one decoding, each with its process (0: the kernel).
+#[derive(Clone, Debug)]
 pub struct Seen {
+    decode: Decode,
+    most: usize,
     /// By id, for events with such addresses: their layout, and these fields. Empty if no event has
     /// any.
     events: Vec<Option<(EventLayout, Vec<FieldLayout>)>>,
@@ -31,10 +38,31 @@ pub fn has_data(events: &[EventLayout]) -> bool {
 }
 
 impl Seen {
+    /// Addresses of data.
+    pub fn data() -> Seen {
+        Seen::of(Decode::Data, DATA_MAX)
+    }
+
+    /// Addresses of code: those of programs as well, as if they were the kernel's.
+    pub(crate) fn code() -> Seen {
+        Seen::of(Decode::Code, CODE_MAX)
+    }
+
+    fn of(decode: Decode, most: usize) -> Seen {
+        Seen {
+            decode,
+            most,
+            events: Vec::new(),
+            recent: Vec::new(),
+            all: BTreeSet::new(),
+            is_full: false,
+        }
+    }
+
     pub fn learn(&mut self, events: &[EventLayout]) {
         for event in events {
             let fields: Vec<_> =
-                event.fields.iter().filter(|f| f.decode == Decode::Data).cloned().collect();
+                event.fields.iter().filter(|f| f.decode == self.decode).cloned().collect();
             if !fields.is_empty() {
                 let id = usize::from(event.id);
                 self.events.resize(self.events.len().max(id + 1), None);
@@ -62,10 +90,10 @@ impl Seen {
                         one => found.extend(one.bits()),
                     }
                 }
-                for address in found.drain(..) {
-                    if let Some(pid) = owner(pid, address).filter(|_| address > 0) {
-                        see(&mut self.recent, &mut self.all, &mut self.is_full, (pid, address));
-                    }
+                for address in found.drain(..).filter(|address| *address > 0) {
+                    let of_data = self.decode == Decode::Data;
+                    let owner = if of_data { owner(pid, address) } else { Some(0) };
+                    owner.into_iter().for_each(|pid| self.see((pid, address)));
                 }
             }
             records = &records[size..];
@@ -81,25 +109,34 @@ impl Seen {
         self.all.iter().filter(|(pid, _)| *pid == 0).map(|(_, address)| *address)
     }
 
+    /// Whether any of the kernel's is in `range`.
+    pub fn has(&self, range: Range<u64>) -> bool {
+        self.all.range((0, range.start)..(0, range.end)).next().is_some()
+    }
+
     /// There were more addresses than are noted.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
-}
 
-fn see(
-    recent: &mut [(u32, u64)],
-    all: &mut BTreeSet<(u32, u64)>,
-    is_full: &mut bool,
-    key: (u32, u64),
-) {
-    let place = (key.1 ^ u64::from(key.0) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-    let Some(last) = recent.get_mut(place as usize).filter(|last| **last != key) else { return };
-    *last = key;
-    if all.len() < ADDRESSES_MAX {
-        all.insert(key);
-    } else if !all.contains(&key) {
-        *is_full = true;
+    fn see(&mut self, key: (u32, u64)) {
+        let place = (key.1 ^ u64::from(key.0) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        let last = self.recent.get_mut(place as usize).filter(|last| **last != key);
+        let Some(last) = last else { return };
+        *last = key;
+        if self.all.len() < self.most {
+            self.all.insert(key);
+        } else if !self.all.contains(&key) {
+            self.is_full = true;
+        }
+    }
+
+    /// As if these had been in events.
+    #[cfg(test)]
+    pub(crate) fn with(mut self, keys: impl IntoIterator<Item = (u32, u64)>) -> Seen {
+        self.recent = vec![(0, 0); RECENT];
+        keys.into_iter().for_each(|key| self.see(key));
+        self
     }
 }
 
@@ -109,15 +146,10 @@ mod tests {
 
     #[test]
     fn more_addresses_than_are_noted_are_told() {
-        let mut seen = Seen { recent: vec![(0, 0); RECENT], ..Seen::default() };
-        (1..=ADDRESSES_MAX as u64).for_each(|n| one(&mut seen, n));
-        one(&mut seen, 1);
-        assert!(!seen.is_full() && seen.of_programs().count() == ADDRESSES_MAX);
-        one(&mut seen, 0x10_0000);
-        assert!(seen.is_full() && seen.of_programs().count() == ADDRESSES_MAX);
-    }
-
-    fn one(seen: &mut Seen, n: u64) {
-        see(&mut seen.recent, &mut seen.all, &mut seen.is_full, (7, n << 4));
+        let keys = (1..=DATA_MAX as u64).map(|n| (7, n << 4));
+        let seen = Seen::data().with(keys.clone().chain([(7, 1 << 4)]));
+        assert!(!seen.is_full() && seen.of_programs().count() == DATA_MAX);
+        let seen = Seen::data().with(keys.chain([(7, 0x10_0000 << 4)]));
+        assert!(seen.is_full() && seen.of_programs().count() == DATA_MAX);
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Names for addresses in code.
 
+use crate::seen::Seen;
+
 /// A table of symbols, by address.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
@@ -55,6 +57,26 @@ impl Symbols {
     }
 }
 
+/// Of lines `ADDRESS NAME` in ascending order, those whose symbols contain addresses that were seen;
+/// all of them, if there were too many to note.
+pub(crate) fn needed(symbols: &str, seen: &Seen) -> String {
+    if seen.is_full() {
+        return symbols.into();
+    }
+    let address = |line: &str| u64::from_str_radix(line.split(' ').next()?, 16).ok();
+    let mut lines = symbols.lines().filter_map(|l| Some((address(l)?, l))).peekable();
+    let mut needed = String::new();
+    while let Some((start, line)) = lines.next() {
+        let next = lines.peek().map_or(u64::MAX, |next| next.0);
+        let end = next.min(start.saturating_add(SYMBOL_SIZE_MAX));
+        if start < end && seen.has(start..end) {
+            needed.push_str(line);
+            needed.push('\n');
+        }
+    }
+    needed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +96,18 @@ mod tests {
         let symbols = Symbols::new(b"20 c\n10 a\n10 b\n".to_vec());
         assert_eq!(symbols.iter().collect::<Vec<_>>(), [(0x10, &b"b"[..]), (0x20, &b"c"[..])]);
         assert_eq!(symbols.find(0x10), Some((&b"b"[..], 0)));
+    }
+
+    #[test]
+    fn symbols_that_no_address_needs_are_left_out() {
+        let all =
+            "1000 alpha\n1000 alias\n2000 beta\n2800 gamma [module]\n3000 delta\n900000 far\n";
+        let addresses = [0xfff, 0x1000, 0x27ff, 0x2800, 0x27ff, 0x80_0000, 0x9f_ffff, 0xa0_0001];
+        let needed = needed(all, &Seen::code().with(addresses.map(|address| (0, address))));
+        assert_eq!(needed, "1000 alias\n2000 beta\n2800 gamma [module]\n900000 far\n");
+        let (few, many) =
+            (Symbols::new(needed.into_bytes()), Symbols::new(all.as_bytes().to_vec()));
+        // Between the remaining symbols no address is looked up, because the log has none there.
+        addresses.into_iter().for_each(|a| assert_eq!(few.find(a), many.find(a), "{a:x}"));
     }
 }

@@ -12,7 +12,6 @@ mod sink;
 pub use self::parts::Extent;
 pub use self::sink::Sink;
 use crate::code::Code;
-use crate::codes::Codes;
 use crate::format::{
     self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BlockHeader, CPU_MAX, FILE_HEADER_SIZE,
     Kind, Packing,
@@ -22,6 +21,7 @@ use crate::origin::Origin;
 use crate::preamble::{Addition, Preamble};
 use crate::record::{LostRecord, SizeTable};
 use crate::seen::Seen;
+use crate::symbols;
 use crate::validate::Known;
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ pub struct Writer<S: Sink> {
     added: usize,
     sizes: SizeTable,
     lost: LostRecord,
-    codes: Codes,
+    code: Seen,
     data: Seen,
     packer: Option<zstd::bulk::Compressor<'static>>,
     /// Where the parts of the current block end, unpacked, and the serial number of each.
@@ -131,7 +131,7 @@ impl<S: Sink> Writer<S> {
         let mut writer = Writer::empty(sink, preamble, packer)?;
         writer.put(&[&head, padding(head.len())])?;
         writer.head = head;
-        writer.codes.learn(&preamble.events);
+        writer.code.learn(&preamble.events);
         writer.data.learn(&preamble.events);
         Ok(writer)
     }
@@ -155,8 +155,8 @@ impl<S: Sink> Writer<S> {
             added: 0,
             sizes: SizeTable::new(&preamble.events),
             lost: LostRecord::of(&preamble.events),
-            codes: Codes::default(),
-            data: Seen::default(),
+            code: Seen::code(),
+            data: Seen::data(),
             packer,
             parts: Vec::new(),
             index: Vec::new(),
@@ -185,7 +185,7 @@ impl<S: Sink> Writer<S> {
         self.known.extend(new);
         self.added += json.len();
         self.sizes.add(&addition.events);
-        self.codes.learn(&addition.events);
+        self.code.learn(&addition.events);
         self.data.learn(&addition.events);
         self.counts.resize(self.counts.len().max(ids(&addition.events)), 0);
         if self.lost.id == 0 {
@@ -239,7 +239,7 @@ impl<S: Sink> Writer<S> {
                 self.uncount(records);
                 return Err(error);
             }
-            self.codes.note(records, &self.sizes);
+            self.code.note(block.origin, records, &self.sizes);
             self.data.note(block.origin, records, &self.sizes);
             self.last.add(&chunk);
             self.events += u64::from(chunk.events);
@@ -253,7 +253,7 @@ impl<S: Sink> Writer<S> {
     /// Appends those of all kernel symbols that contain the code addresses in the log's events: a
     /// line `ADDRESS NAME` for each, ascending.
     pub fn symbols(&mut self, all: &str) -> io::Result<()> {
-        let needed = self.codes.needed(all);
+        let needed = symbols::needed(all, &self.code);
         self.lines(Kind::Symbols, &needed)
     }
 

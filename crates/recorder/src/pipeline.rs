@@ -382,7 +382,7 @@ impl Ended {
 
     /// The addresses of data in the events of the last file.
     pub fn data(&self) -> Seen {
-        self.writer.as_ref().map(|writer| writer.data().clone()).unwrap_or_default()
+        self.writer.as_ref().map_or_else(Seen::data, |writer| writer.data().clone())
     }
 
     /// What could not be written, for the ledger.

@@ -140,8 +140,7 @@ impl Session {
     fn stack(&self, number: u64) -> Option<Vec<Frame>> {
         let mut found = self.engines.iter().find_map(|engine| engine.user_code())?;
         found.code.stacks.retain(|stack| stack.number == number);
-        let code =
-            Names::default().with_code(found, &Seen::default(), &mut Ledger::default()).code?;
+        let code = Names::default().with_code(found, &Seen::data(), &mut Ledger::default()).code?;
         let stacks = Stacks::default().with(&code);
         let frames = &stacks.find(number)?.frames;
         Some(frames.iter().map(Frame::of).collect())

@@ -39,7 +39,7 @@ pub fn stacks(blocks: &[EventBlock], events: &[EventLayout]) -> HashSet<u64> {
 
 /// The addresses in fields `as data`.
 pub fn data(blocks: &[EventBlock], events: &[EventLayout]) -> Seen {
-    let mut seen = Seen::default();
+    let mut seen = Seen::data();
     seen.learn(events);
     let sizes = SizeTable::new(events);
     blocks.iter().for_each(|block| seen.note(block.origin, block.records, &sizes));
