@@ -15,7 +15,7 @@ import altair as alt
 from klogger import durations
 from klogger.analysis import Analysis
 from klogger.curves import apart
-from klogger.units import NOTHING
+from klogger.units import NOTHING, show
 
 # Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of
 # the same hues. All can be seen on white and on dark grey.
@@ -183,6 +183,13 @@ def domain_of(drawing: Drawing) -> tuple[float, float]:
         if drawing.unit("x") == "count" and high - low < TICKS_MIN - 1
         else (low, high)
     )
+
+
+def label(value: float, unit: str) -> str:
+    """A round number on an axis needs no more digits than it has: 1.00 ms is 1 ms."""
+    number, _, rest = show(value, unit).partition(" ")
+    shorter = number.rstrip("0").rstrip(".") if "." in number else number
+    return f"{shorter} {rest}".strip()
 
 
 def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

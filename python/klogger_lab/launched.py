@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from klogger.cli import complain
+from klogger.failure import Failure
 from klogger.program import Said, cannot_run, failure_of
 
 # What the command ignores, as the shell has it: Python ignores two of them from its start on, so
@@ -26,6 +28,19 @@ SAID = os.environ.pop("KLOGGER_IGNORED", "").split(",")
 IGNORED = {int(n) for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
 IGNORED -= BY_PYTHON
 IGNORED |= {int(number) for number in SAID if number.isdecimal()}
+
+
+def check(command: Sequence[str], usage: str) -> None:
+    """Whether `command` (empty: there is none) is there, and can be recorded. `usage`: the start of
+    the command line that needs root.
+    """
+    if command and shutil.which(command[0]) is None:
+        raise Failure(
+            f"cannot run '{command[0]}': there is no such command",
+            help="give its path, or check its spelling and the PATH",
+        )
+    if os.geteuid() != 0:
+        raise Failure("only root can record", help=f"sudo {usage} ...")
 
 
 def start(

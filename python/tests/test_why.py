@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from klogger import smalllog
 from klogger.cli import compare
-from klogger.why import explain, text
-from klogger.why.answer import Answer, Line
-from klogger.why.bins import GROUPS, Bin
+from klogger.why import answer, explain, path_picture, text
+from klogger.why.answer import Answer, Line, Walk
+from klogger.why.bins import GROUPS, RAN, Bin
+from klogger.why.choice import Choice
 from klogger_lab.cli import why
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/waits/waits.klogger"
@@ -117,6 +121,12 @@ def test_between_marks(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["LOG", "--program", "none"], "no thread of the log is called 'none'"),
         (["--", "no such command"], "cannot run 'no such command'"),
         (["--for", "long", "--", "true"], "--for 'long' is no time"),
+        (["LOG", "--operation", "wait"], "'wait' is no operation"),
+        (["LOG", "--operation", "BLOCKED..NONE"], "the log has no event 'NONE'"),
+        (["LOG", "--operation", "BACK..BLOCKED", "--by", "x"], "have no field 'x'"),
+        (["LOG", "--operation", "WOKEN..PROCESS_FORK"], "the log has no WOKEN with a"),
+        (["LOG", "--operation", "BACK..BLOCKED", "--thread", "9"], "no thread of the log is"),
+        (["LOG", "--slowest", "1%"], "--slowest and --by are of operations"),
     ],
 )
 def test_what_is_refused(
@@ -126,7 +136,81 @@ def test_what_is_refused(
     code, out, err = asked(capsys, *given)
     assert (code, out) == (2, "")
     assert said in err
-    assert "help: " in err or "--for" in said
+    assert "help: " in err or "--for" in said or "--slowest" in err
+
+
+@pytest.mark.parametrize("word", ["0", "0%", "101%", "-1", "x", "nan%", "inf"])
+def test_what_is_no_part(word: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="neither a share like 1% nor"):
+        why.part(word)
+
+
+def operations_of(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+    code, out, _ = asked(capsys, *words, "--format", "json")
+    found: dict[str, Any] = json.loads(out)
+    assert code == 0
+    assert sum(one["ns"] for one in found["bins"]) == found["elapsed_ns"]
+    assert sum(one["ns"] for one in found["followed"]) == found["elapsed_ns"]
+    return found
+
+
+def test_operations_are_told_apart_by_a_field(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = operations_of(capsys, log, "--operation", "BACK..BLOCKED", "--by", "prev")
+    # Three stays on a CPU that end with a wait, or for good: 20, 10 and 120 µs of the parent, and
+    # 30 of the child.
+    assert found["elapsed_ns"] == (20 + 10 + 120 + 30) * US
+    kinds = {one["value"]: (one["ns"], one["times"], one["ran"])
+             for one in found["operations"]["kinds"]}  # fmt: skip
+    assert kinds == {"0": (50 * US, 2, 50 * US), "20": (10 * US, 1, 10 * US),
+                     "21": (120 * US, 1, 120 * US)}  # fmt: skip
+
+
+def test_the_slowest_operations(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (log, "--operation", "wait4", "--slowest", "1%")
+    found = operations_of(capsys, *words)
+    (one,) = found["operations"]["slowest"]
+    assert (one["thread"], one["from_ns"], one["ns"]) == (20, 30 * US, 970 * US)
+    assert (one["waited"], one["most"]["kind"], one["most_ns"]) == (930 * US, "child", 930 * US)
+    code, out, _ = asked(capsys, *words)
+    assert code == 0
+    assert "wait4: 1 operation, 970 µs together" in out
+    assert max(len(line) for line in out.splitlines() if "klogger cat" not in line) <= 100
+
+
+def test_the_page_has_the_critical_path(
+    log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "why.html"
+    assert asked(capsys, log, "--thread", 20, "--html", file)[0] == 0
+    page = file.read_text()
+    assert "\x1b" not in page
+    assert "1.09 ms elapsed" in page
+    # From the parent to the child, and back.
+    assert page.count('class="hand"') == 2
+    # The axis has labels.
+    assert page.count('class="axis"') >= 3
+    assert "waited, timer" in page
+    assert "<script" not in page
+
+
+def test_the_path_is_whole(log: Path) -> None:
+    walk = answer.of_file(log, lambda _: Choice(threads=[20])).path
+    assert walk is not None
+    assert walk.edges[-1] - walk.edges[0] == 1090 * US
+    sums = [sum(ns for *_, ns in column) for column in walk.columns]
+    assert sums == [b - a for a, b in itertools.pairwise(walk.edges)]
+
+
+def test_a_page_of_many_hand_overs_has_no_arrows() -> None:
+    one, other = ("a", 1, Bin(RAN, "user code"), 10), ("b", 2, Bin(RAN, "user code"), 10)
+    few = Walk(list(range(0, 110, 10)), [[one], [other]] * 5)
+    many = Walk(list(range(0, 5010, 10)), [[one], [other]] * 250)
+    assert path_picture.picture(few).count('class="hand"') == 9
+    drawn = path_picture.picture(many)
+    assert 'class="hand"' not in drawn
+    assert "499 hand-overs" in drawn
 
 
 def an_answer(seed: int) -> Answer:

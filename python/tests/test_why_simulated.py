@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,9 @@ import klogger
 from klogger.failure import Failure
 from klogger.why import answer
 from klogger.why import events as reading
-from klogger.why.answer import Answer, Choice, Line
+from klogger.why.answer import Answer, Line
 from klogger.why.bins import RAN, UNKNOWN, WAITED, Bin
+from klogger.why.choice import Choice
 
 Times = dict[tuple[str, Bin], int]
 INTERRUPTS = "interrupts and soft interrupts"
@@ -42,6 +44,12 @@ def sums(made: Answer) -> list[str]:
     both = [sum(line.ns for line in lines) for lines in (made.own, made.followed)]
     parts = [f"{one.pid}: {one.groups}" for one in made.threads
              if sum(one.groups.values()) != one.elapsed]  # fmt: skip
+    if made.path is not None:
+        # A damaged log may have a thread that is not there all the time.
+        each = [sum(ns for *_, ns in column) for column in made.path.columns]
+        room = [until - since for since, until in pairwise(made.path.edges)]
+        if sum(each) != made.elapsed or any(a > b for a, b in zip(each, room, strict=True)):
+            parts.append(f"path {each} in {room}, elapsed {made.elapsed}")
     negative = [str(line) for line in made.own + made.followed if line.ns < 0]
     return ([f"sums {both}, elapsed {made.elapsed}"] if both != [made.elapsed] * 2 else []) + (
         parts + negative

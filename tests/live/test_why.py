@@ -83,6 +83,25 @@ def test_calls_and_page_faults_are_counted(why, program):
     calls = {one["what"]: one for one in bins(answer, "ran", "system call")}
     assert calls["getppid"]["times"] >= CALLS
     assert not [one for one in answer["bins"] if one["kind"] == "lost"]
+    # The same calls as operations.
+    asked, _ = why(why.file, "--operation", "getppid", "--thread", own, code=0)
+    sums_are_right(asked)
+    took = log.one(f"SELECT sum(took) FROM CALLED WHERE pid = {own} AND call = {GETPPID}")
+    assert (asked["operations"]["times"], asked["elapsed_ns"]) == (CALLS, took)
+
+
+def test_operations_of_another_schema(why, program):
+    """A slice of it, told apart by the number of the system call."""
+    why("-s", "traps", "--", program, "poll", TIMES)
+    asked, _ = why(why.file, "--operation", "system_call", "--by", "id", code=0)
+    sums_are_right(asked)
+    (poll,) = [one for one in asked["operations"]["kinds"] if one["value"] == "poll"]
+    assert poll["times"] == TIMES
+    assert (poll["most"]["group"], poll["most"]["kind"]) == ("waited", "timer")
+    slow, _ = why(why.file, "--operation", "SYS_IN..SYS_OUT", "--slowest", TIMES, code=0)
+    sums_are_right(slow)
+    assert slow["operations"]["times"] == TIMES
+    assert slow["operations"]["slowest"][0]["ns"] == asked["operations"]["longest_ns"]
 
 
 def test_a_lock_is_followed_to_who_sleeps(why, program):

@@ -57,8 +57,8 @@ impl Symbols {
     }
 }
 
-/// Of lines `ADDRESS NAME` in ascending order, those whose symbols contain addresses that were seen;
-/// all of them, if there were too many to note.
+/// Of lines `ADDRESS NAME` in ascending order, those whose symbols contain addresses that were
+/// seen; all of them, if there were too many to note.
 pub(crate) fn needed(symbols: &str, seen: &Seen) -> String {
     if seen.is_full() {
         return symbols.into();

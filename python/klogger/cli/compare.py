@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import klogger
 from klogger import terminal
 from klogger.cli import (
     Parser,
@@ -165,11 +164,7 @@ def answer_of(file: str, progress: Progress) -> Answer:
     from klogger.why import answer
 
     progress(file)
-    log = klogger.open(file, quiet=False, locked=True)
-    try:
-        return answer.of_log(log, answer.Choice())
-    finally:
-        log.close()
+    return answer.of_file(file)
 
 
 def between(args: argparse.Namespace) -> tuple[list[str], list[str]]:

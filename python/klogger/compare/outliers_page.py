@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 from klogger.compare.outliers import Found, Outlier
 from klogger.compare.outliers_text import conclusion, effect_of, head, sentence, what, who
-from klogger.compare.page import label
 from klogger.document import document, file_of, text
-from klogger.drawing import linear_ticks, log_ticks
+from klogger.drawing import label, linear_ticks, log_ticks
 
 # Of a page: the greatest effects come first.
 DRAWN = 100

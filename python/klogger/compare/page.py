@@ -14,7 +14,7 @@ from klogger.compare import Compared
 from klogger.compare.comparison import SIDES, ComparedAnalysis, Curve, Metric
 from klogger.compare.text import CHANGED, LABELS, cells, conclusion
 from klogger.document import document, file_of, text, warnings
-from klogger.units import show
+from klogger.drawing import label
 
 DIFFERENCES = 40
 # Of each analysis: those with the greatest change come first.
@@ -186,13 +186,6 @@ def x_axis(places: list[float], x_of: Callable[[float], float], unit: str) -> st
         f'text-anchor="middle">{text(label(x, unit))}</text>'
         for x in places
     )
-
-
-def label(value: float, unit: str) -> str:
-    """A round number needs no more digits than it has: 1.00 ms is 1 ms."""
-    number, _, rest = show(value, unit).partition(" ")
-    shorter = number.rstrip("0").rstrip(".") if "." in number else number
-    return f"{shorter} {rest}".strip()
 
 
 def y_axis(y_of: Callable[[float], float]) -> str:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,37 +13,26 @@ import numpy as np
 from klogger import losses
 from klogger.failure import Failure
 from klogger.log import Log
+from klogger.log import open as opened
+from klogger.why import choice as choosing
 from klogger.why import events as reading
-from klogger.why import follow, parts, points, spans
+from klogger.why import follow, operated, parts, spans
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
+from klogger.why.choice import RECORD, Choice
 from klogger.why.events import Array, Events
 from klogger.why.follow import Followed, Node
-from klogger.why.points import Point
+from klogger.why.operated import Operated
+from klogger.why.path import Path
 
 CHAINS = 3
 # Chains of less of the elapsed time say nothing.
 LEAST = 0.005
-RECORD = "klogger why -- COMMAND"
 # The bins of the amounts that have no place in time.
 AMOUNT_BINS = (
     (RAN, "interrupts and soft interrupts", ""),
     (RAN, "stolen by the hypervisor", ""),
     (RAN, "klogger's own cost", "as measured before"),
 )
-
-
-@dataclass
-class Choice:
-    """Whose time: of the command that was recorded, or of threads by their number, their name or
-    the number of their process; and from when to when, in ns since the log began. None: as far as
-    the log goes.
-    """
-
-    threads: Sequence[int] = ()
-    programs: Sequence[str] = ()
-    processes: Sequence[int] = ()
-    since: int | None = None
-    until: int | None = None
 
 
 @dataclass
@@ -77,10 +67,6 @@ class Chain:
 
     steps: list[Line]
 
-    @property
-    def ns(self) -> int:
-        return self.steps[-1].ns
-
 
 @dataclass
 class Thread:
@@ -98,6 +84,26 @@ class Thread:
 
 
 @dataclass
+class Branch:
+    """A step of chains, with all that is below it; `own`: what is not."""
+
+    name: str
+    ns: int
+    own: int
+    below: list[Branch] = field(default_factory=list)
+
+
+@dataclass
+class Walk:
+    """The critical path in columns, `edges` apart: of each column what was done, by the thread's
+    name, its number, a bin and ns. `edges` has one more.
+    """
+
+    edges: list[int]
+    columns: list[list[tuple[str, int, Bin, int]]]
+
+
+@dataclass
 class Answer:
     """`own`: in what bins the time of the chosen threads is. `followed`: the same, with each wait
     for a thread replaced by what that one did meanwhile. Both sum up to `elapsed`.
@@ -111,6 +117,9 @@ class Answer:
     chains: list[Chain] = field(default_factory=list)
     threads: list[Thread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    operated: Operated | None = None
+    tree: list[Branch] = field(default_factory=list)
+    path: Walk | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -119,7 +128,21 @@ class Answer:
             "followed": [line.as_json() for line in self.followed],
             "because": [[step.as_json() for step in chain.steps] for chain in self.chains],
             "threads": [one.as_json() for one in self.threads], "notes": self.notes,
+            "operations": self.operated.as_json() if self.operated else None,
         }  # fmt: skip
+
+
+def of_file(
+    file: str | os.PathLike[str],
+    choose: Callable[[Log], Choice] = lambda _: Choice(),
+    progress: Callable[[str], None] = lambda _: None,
+) -> Answer:
+    """Opens the log, and reads from it whose time is asked for."""
+    log = opened(file, quiet=False, locked=True)
+    try:
+        return of_log(log, choose(log), progress)
+    finally:
+        log.close()
 
 
 def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _: None) -> Answer:
@@ -158,90 +181,42 @@ def of_events(
     events = reading.checked(events)
     bins = Bins()
     found = spans.find(events)
-    whole = since_exec(parts.find(events, found, bins), events, found.threads, command)
-    lives, since, until, title = chosen(events, found.threads, whole, choice, command)
+    whole = parts.find(events, found, bins)
+    first = choosing.first_of(found.threads, command)
+    if first is not None:
+        whole = choosing.since_exec(whole, events, found.threads, first)
+    picked = choosing.chosen(events, found.threads, whole, choice, first)
     names = [events.name(int(pid)) for pid in found.threads.pid]
     unique = sorted(set(names))
     numbers = {name: number for number, name in enumerate(unique)}
     program = np.array([numbers[name] for name in names] or [0], dtype="i8")
     progress("who waited for whom")
-    own = follow.follow(whole, lives, since, until, program, bound=False)
-    followed = follow.follow(whole, lives, since, until, program)
+    spans_of = (picked.lives, picked.since, picked.until)
+    own = follow.follow(whole, *spans_of, program, bound=False)
+    path = None
+    if len(picked.lives) == 1:
+        path = Path(int(picked.since[0]), int(picked.until[0]))
+    followed = follow.follow(whole, *spans_of, program, each=path.add if path else ignore)
     pids = found.threads.pid
     answer = Answer(
-        title=title,
+        title=picked.title,
         elapsed=own.whole,
-        chosen=[int(p) for p in pids[lives]],
+        chosen=sorted({int(p) for p in pids[picked.lives]}),
         own=lines(own, bins, unique, pids),
         followed=lines(followed, bins, unique, pids),
         chains=chains(followed, bins, unique, pids),
         threads=table(found, whole, bins, events),
+        tree=branches(followed, bins, unique),
+        path=walk(path, followed, bins, pids, events) if path else None,
     )
+    if choice.operations is not None:
+        answer.operated = operated.of(choice.operations, picked, whole, bins, pids)
+    answer.notes += picked.notes
     if followed.left:
         answer.notes.append(f"{followed.left:,} waits were not followed: there are too many")
     if followed.cut:
         answer.notes.append(f"{followed.cut:,} waits for each other in a circle were not followed")
     return answer
-
-
-def since_exec(
-    whole: parts.Parts, events: Events, threads: points.Threads, command: int | None
-) -> parts.Parts:
-    """The command begins when its program does: before that, it waits for the recorder."""
-    executed = events.tables["PROCESS_EXEC"]
-    times = executed["time"][executed["pid"] == (-1 if command is None else command)]
-    own = np.flatnonzero(threads.pid == (-1 if command is None else command))[:1]
-    if not len(times) or not len(own):
-        return whole
-    mine = whole.thread == own[0]
-    since = np.where(mine, np.maximum(whole.since, times[0]), whole.since)
-    kept = whole.until > since
-    left = np.minimum(whole.amounts, (whole.until - since)[:, None])
-    return parts.Parts(whole.thread[kept], since[kept], whole.until[kept], whole.bin[kept],
-                       whole.target[kept], left[kept])  # fmt: skip
-
-
-def chosen(
-    events: Events, threads: points.Threads, whole: parts.Parts, choice: Choice,
-    command: int | None,
-) -> tuple[Array, Array, Array, str]:  # fmt: skip
-    """The lives that are asked for, each with its span of time, and what they are called."""
-    if not len(threads.pid):
-        raise Failure("the log has no events of any thread", help=f"record with '{RECORD}'")
-    begins, ends = np.full(len(threads.pid), events.end), np.zeros(len(threads.pid), "i8")
-    np.minimum.at(begins, whole.thread, whole.since)
-    np.maximum.at(ends, whole.thread, whole.until)
-    names = np.array([events.name(int(p)) for p in threads.pid])
-    starts = np.flatnonzero(threads.pid == (-1 if command is None else command))[:1]
-    if choice.threads or choice.programs or choice.processes:
-        groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
-        rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
-        rows |= np.isin(names, list(choice.programs))
-        numbers = (*choice.threads, *choice.processes)
-        asked = [f"{events.names[n]}[{n}]" if n in events.names else str(n) for n in numbers]
-        title = ", ".join([*asked, *choice.programs])
-        if not rows.any():
-            raise Failure(
-                f"no thread of the log is called '{title}'",
-                help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]),
-            )
-    elif len(starts):
-        rows = np.zeros(len(threads.pid), bool)
-        rows[starts] = True
-        title = names[rows][0]
-    else:
-        rows = np.ones(len(threads.pid), bool)
-        title = "all threads"
-    lives = np.flatnonzero(rows)
-    since = np.maximum(begins[lives], choice.since if choice.since is not None else events.begin)
-    until = np.minimum(ends[lives], choice.until if choice.until is not None else events.end)
-    kept = until > since
-    if not kept.any():
-        raise Failure(
-            "the threads that are asked for were not there at that time",
-            help="'klogger info FILE' says when the log begins and ends",
-        )
-    return lives[kept], since[kept], until[kept], str(title)
 
 
 def lines(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[Line]:
@@ -279,6 +254,34 @@ def chains(found: Followed, bins: Bins, names: list[str], pids: Array) -> list[C
         steps[0].ns = end.ns
         steps[0].add(0, end.times, end.longest, end.since, end.until, int(pids[end.thread]))
         made.append(Chain(steps[::-1]))
+    return made
+
+
+def ignore(_: follow.Leaves) -> None:
+    pass
+
+
+def branches(found: Followed, bins: Bins, names: list[str]) -> list[Branch]:
+    """The nodes as trees, each beside what it was reached from; most time first."""
+    total = totals(found)
+    made = [Branch("", 0, 0)]
+    for number, node in enumerate(found.nodes[1:], 1):
+        one = bins[node.bin]
+        own = found.ends[number].whole if number in found.ends else 0
+        name = f"{names[node.program]}: {one.group}, {one.text}"
+        made.append(Branch(name, total[number], own))
+        made[node.above].below.append(made[number])
+    for branch in made:
+        branch.below.sort(key=lambda one: (-one.ns, one.name))
+    return made[follow.TOP].below
+
+
+def walk(path: Path, found: Followed, bins: Bins, pids: Array, events: Events) -> Walk:
+    made = Walk(path.edges.tolist(), [[] for _ in path.edges[1:]])
+    for column, life, node, ns in zip(*(each.tolist() for each in path.cells), strict=True):
+        pid = int(pids[life])
+        bin_ = bins[found.nodes[node].bin]
+        made.columns[column].append((events.name(pid), pid, bin_, ns))
     return made
 
 
@@ -323,6 +326,3 @@ def table(found: spans.Spans, whole: parts.Parts, bins: Bins, events: Events) ->
                            None if longest is None else bins[int(bin_[longest])],
                            0 if longest is None else int(ns[longest])))  # fmt: skip
     return sorted(made, key=lambda one: (-one.elapsed, one.pid))
-
-
-__all__ = ["Answer", "Chain", "Choice", "Line", "Point", "Thread", "of_events", "of_log"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from klogger.units import show
 from klogger.why.answer import Answer
 from klogger.why.bins import Bin
 from klogger.why.events import Array
-from klogger.why.text import Styled, phrase
+from klogger.why.text import Styled, cut, phrase, wrapped
 
 # Resampled means, and the part of them between the two ends of an interval.
 RESAMPLED, CONFIDENCE, SEED = 2000, 0.95, 1
@@ -122,15 +121,14 @@ def lines(found: Explained, columns: int) -> Iterator[Styled]:
         yield "", ""
         yield f"With {RUNS_MIN} runs of each there are intervals.", "dim"
     for note in found.notes:
-        for line in textwrap.wrap(f" ! {note}", columns, subsequent_indent="   "):
-            yield line, "yellow"
+        yield from wrapped(f" ! {note}", columns, "   ", "yellow")
 
 
 def row(part: Part, what: str, columns: int) -> str:
     mark = "?" if part.low is not None and not part.is_sure else " "
     text = (f"  {signed(part.change):>10}{mark} {show(part.a, 'ns'):>9}"
             f"  {show(part.b, 'ns'):>9}  {what}")  # fmt: skip
-    return text if len(text) <= columns else text[: columns - 1] + "…"
+    return cut(text, columns)
 
 
 def signed(ns: float) -> str:

@@ -158,9 +158,22 @@ class Overlaps:
 
 
 def follow(
-    parts: Parts, roots: Array, since: Array, until: Array, program: Array, bound: bool = True
+    parts: Parts,
+    roots: Array,
+    since: Array,
+    until: Array,
+    program: Array,
+    bound: bool = True,
+    each: Callable[[Leaves], None] = lambda _: None,
 ) -> Followed:
-    """`program`: a number for the name of each thread. `bound`: follow; else only the roots."""
+    """`program`: a number for the name of each thread. `bound`: follow; else only the roots.
+    `each`: is given all stretches of time at which following ends.
+    """
+
+    def ends(some: Leaves) -> None:
+        found.add(some)
+        each(some)
+
     overlaps, found = Overlaps(parts), Followed()
     number = numbering(found.nodes)
     queue = Queue(roots, since, until, np.full(len(roots), TOP),
@@ -171,7 +184,7 @@ def follow(
             room -= overlaps.count(queue)
         if room < 0:
             found.left = len(queue.thread)
-            found.add(holes(queue, np.zeros(len(queue.thread), "i8")))
+            ends(holes(queue, np.zeros(len(queue.thread), "i8")))
             break
         covered, coming = np.zeros(len(queue.thread), "i8"), []
         for span, part, begin, end in overlaps.of(queue.thread, queue.since, queue.until):
@@ -182,10 +195,10 @@ def follow(
             circle = (target >= 0) & (chain == target[:, None]).any(axis=1)
             found.cut += int(circle.sum())
             goes_on = (target >= 0) & ~circle & (depth + 1 < DEPTH_MAX)
-            found.add(leaves(parts, part, begin, end, node, ~goes_on))
+            ends(leaves(parts, part, begin, end, node, ~goes_on))
             coming.append(Queue(target[goes_on], begin[goes_on], end[goes_on], node[goes_on],
                                 chain[goes_on]))  # fmt: skip
-        found.add(holes(queue, covered))
+        ends(holes(queue, covered))
         if not any(len(one.thread) for one in coming):
             break
         queue = together(coming)

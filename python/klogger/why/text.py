@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from klogger.numerals import agreed
 from klogger.units import show
 from klogger.why.answer import Answer, Chain, Line, Thread
 from klogger.why.bins import COULD_RUN, GROUPS, RAN, UNKNOWN, WAITED, Bin
+from klogger.why.operated import Operated
 
 Styled = tuple[str, str]
 # Bins of a group, and places where following ends; threads.
 BINS_MOST, ENDS_MOST, THREADS_MOST = 6, 8, 8
+# Values of a field of operations.
+KINDS_MOST = 10
 # What is less of the elapsed time is summed up.
 LEAST = 0.0005
 HEAD = f"  {'time':>9}  {'share':>6}  {'times':>7}  {'longest':>9}"
@@ -26,7 +30,9 @@ def lines(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
     if answer.chains:
         yield from ends(answer, columns)
         yield from because(answer, log, columns)
-    if len(answer.threads) > 1:
+    if answer.operated is not None:
+        yield from operated(answer, answer.operated, log, columns)
+    elif len(answer.threads) > 1:
         yield from threads(answer, columns)
     for note in answer.notes:
         yield "", ""
@@ -34,6 +40,11 @@ def lines(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
 
 
 def head(answer: Answer) -> Iterator[Styled]:
+    if (found := answer.operated) is not None:
+        times = agreed(f"{found.times:,} operations")
+        yield f"{answer.title}: {times}, {show(answer.elapsed, 'ns')} together; median" \
+            f" {show(found.median, 'ns')}, longest {show(found.longest, 'ns')}", "bold"  # fmt: skip
+        return
     number = len(answer.chosen)
     together = f" together of {agreed(f'{number:,} threads')}" if number > 1 else ""
     yield f"{answer.title}: {show(answer.elapsed, 'ns')} elapsed{together}", "bold"
@@ -81,7 +92,7 @@ def some(
 def row(answer: Answer, ns: int, times: str, longest: str, what: str, columns: int) -> str:
     share = show(ns / answer.elapsed if answer.elapsed else 0.0, "share")
     text = f"  {show(ns, 'ns'):>9}  {share:>6}  {times:>7}  {longest:>9}  {what}"
-    return text if len(text) <= columns else text[: columns - 1] + "…"
+    return cut(text, columns)
 
 
 def phrase(one: Bin) -> str:
@@ -103,7 +114,7 @@ def because(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
         yield from wrapped(f" {number}. {sentence(chain)}", columns, "    ", "")
         last = chain.steps[-1]
         if last.until > last.since and log:
-            yield f"    {command(log, last)}", "dim"
+            yield f"    {command(log, last.pid, last.since, last.until)}", "dim"
 
 
 def sentence(chain: Chain) -> str:
@@ -125,11 +136,36 @@ def step_text(step: Line) -> str:
     return f"of {took} of {step.program} nothing is known, {step.bin.text}"
 
 
-def command(log: str, line: Line) -> str:
-    """The longest stretch of time, and a little around it."""
-    since, until = max(line.since - 1000, 0) / 1e9, (line.until + 1000) / 1e9
-    return (f"klogger cat {shlex.quote(log)} --from {since:.6f}s --to {until:.6f}s"
-            f" --where 'pid == {line.pid}'")  # fmt: skip
+def command(log: str, pid: int, since: int, until: int) -> str:
+    """A stretch of time of a thread, and a little around it."""
+    begin, end = max(since - 1000, 0) / 1e9, (until + 1000) / 1e9
+    return (f"klogger cat {shlex.quote(log)} --from {begin:.6f}s --to {end:.6f}s"
+            f" --where 'pid == {pid}'")  # fmt: skip
+
+
+def operated(answer: Answer, found: Operated, log: str, columns: int) -> Iterator[Styled]:
+    if found.by:
+        yield "", ""
+        yield f"By {found.by}", "bold"
+        yield f"  {'time':>9}  {'share':>6}  {'times':>7}  {'median':>9}  {'longest':>9}", "dim"
+        for one in found.kinds[:KINDS_MOST]:
+            share = show(one.ns / answer.elapsed if answer.elapsed else 0.0, "share")
+            text = (f"  {show(one.ns, 'ns'):>9}  {share:>6}  {one.times:>7,}"
+                    f"  {show(one.median, 'ns'):>9}  {show(one.longest, 'ns'):>9}"
+                    f"  {one.value or '(none)'}: {phrase(one.most)}")  # fmt: skip
+            yield cut(text, columns), ""
+        rest = found.kinds[KINDS_MOST:]
+        if rest:
+            ns = show(sum(one.ns for one in rest), "ns")
+            yield f"  {ns:>9}  {agreed(f'{len(rest):,} others')}", "dim"
+    yield "", ""
+    yield "The slowest", "bold"
+    for one in found.slowest:
+        share = show(one.most_ns / one.ns if one.ns else 0.0, "share")
+        text = f"  {show(one.ns, 'ns'):>9}  thread {one.pid}: {share} {phrase(one.most)}"
+        yield cut(text, columns), ""
+        if log:
+            yield f"    {command(log, one.pid, one.since, one.since + one.ns)}", "dim"
 
 
 def threads(answer: Answer, columns: int) -> Iterator[Styled]:
@@ -152,12 +188,14 @@ def thread_row(one: Thread, columns: int) -> str:
     name = f"{one.name}[{one.pid}]"
     text = (f"  {show(one.elapsed, 'ns'):>9}  {shares[0]:>6}  {shares[1]:>6}  {shares[2]:>6}"
             f"  {shares[3]:>7}  {name:{NAME_WIDTH}}  {most}")  # fmt: skip
+    return cut(text, columns)
+
+
+def cut(text: str, columns: int) -> str:
     return text if len(text) <= columns else text[: columns - 1] + "…"
 
 
 def wrapped(text: str, columns: int, indent: str, style: str) -> Iterator[Styled]:
-    import textwrap
-
     for line in textwrap.wrap(text, columns, subsequent_indent=indent, break_long_words=False,
                               break_on_hyphens=False):  # fmt: skip
         yield line, style

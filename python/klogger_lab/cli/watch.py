@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -119,13 +117,7 @@ def relay(said: Said) -> None:
 def check(args: argparse.Namespace, command: list[str]) -> None:
     if not command:
         raise Failure("there is no command to watch", help="klogger watch -- COMMAND")
-    if shutil.which(command[0]) is None:
-        raise Failure(
-            f"cannot run '{command[0]}': there is no such command",
-            help="give its path, or check its spelling and the PATH",
-        )
-    if os.geteuid() != 0:
-        raise Failure("only root can watch a command", help="sudo klogger watch -- COMMAND")
+    launched.check(command, "klogger watch --")
     if args.before < 0:
         raise Failure(f"--before {args.before}: a number of events is not negative")
 

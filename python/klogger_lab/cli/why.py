@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -20,8 +19,10 @@ from klogger import outputs, terminal
 from klogger.cli import Parser, Progress, add_common, complain, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure
-from klogger.why import answer, text
-from klogger.why.answer import Answer, Choice
+from klogger.why import answer, operations, text
+from klogger.why.answer import Answer
+from klogger.why.choice import Choice
+from klogger.why.operations import Slowest
 from klogger_lab import launched
 from klogger_lab.cli import seconds, split
 from klogger_lab.recorder import words_of
@@ -37,6 +38,11 @@ examples:
   klogger why why.klog --thread 4712      another thread of the same log
   klogger why why.klog --program nginx    all threads of that name together
   klogger why why.klog --between 1 2      between two marks ('klogger mark 1')
+  klogger why why.klog --operation fsync --slowest 1%
+                                          the slowest calls of fsync together
+  klogger why why.klog --operation REQUEST..REPLY --by kind
+                                          from one event to another, by a field
+  klogger why --html why.html -- make     also as a page, with the critical path
   klogger why --depth quick -- ./server   cheaper: what ran is not split
   klogger why --format json --report why.json -- make
 
@@ -63,6 +69,10 @@ def parser() -> argparse.ArgumentParser:
         "-p", "--pid", metavar="PID", type=int, action="append", default=[],
         help="these running processes, until --for or Ctrl-C (repeatable)",
     )  # fmt: skip
+    recording.add_argument(
+        "-s", "--schema", metavar="SCHEMA", action="append", default=[],
+        help="record this schema too, whose events --operation can name (repeatable)",
+    )  # fmt: skip
     recording.add_argument("--for", dest="duration", metavar="TIME", help="how long: 500ms, 10s")
     recording.add_argument(
         "-a", "--all", action="store_true",
@@ -87,8 +97,24 @@ def parser() -> argparse.ArgumentParser:
     chosen.add_argument(
         "--between", metavar="MARK", nargs=2, help="between two marks: their numbers or texts"
     )
+    chosen.add_argument(
+        "--operation", metavar="WHAT",
+        help="of each operation: EVENT..EVENT of a thread, a slice of a schema, or the name of a"
+        " system call; of all threads, if none are chosen",
+    )  # fmt: skip
+    chosen.add_argument(
+        "--slowest", metavar="PART", type=part,
+        help="only of the slowest operations: 1%%, or a number",
+    )  # fmt: skip
+    chosen.add_argument(
+        "--by", metavar="FIELD", help="tell operations apart by this field of their events"
+    )
     found.add_argument("--format", choices=["text", "json"], default="text", help="(text)")
     found.add_argument("--report", metavar="FILE", type=Path, help="write the answer to this file")
+    found.add_argument(
+        "--html", metavar="FILE", type=Path,
+        help="write a page with the critical path and all bins, which needs no network",
+    )  # fmt: skip
     add_common(found, is_read=True)
     return found
 
@@ -101,6 +127,17 @@ def main(words: list[str] | None = None) -> int:
         return 2
     args = parser().parse_intermixed_args(ours)
     return guarded(lambda: why(args, command))
+
+
+def part(word: str) -> Slowest:
+    number = word.removesuffix("%")
+    try:
+        value = float(number) / 100 if number != word else int(number)
+    except ValueError:
+        value = -1
+    if not 0 < value <= (1 if number != word else 1 << 40):
+        raise argparse.ArgumentTypeError(f"'{word}' is neither a share like 1% nor a number")
+    return Slowest(share=value) if number != word else Slowest(count=int(value))
 
 
 def is_command(word: str) -> bool:
@@ -125,6 +162,8 @@ def records(args: argparse.Namespace, command: list[str]) -> bool:
 
 
 def check(args: argparse.Namespace, command: list[str]) -> None:
+    if args.operation is None and (args.slowest or args.by):
+        raise Failure("--slowest and --by are of operations", help="add --operation WHAT")
     if args.file and records(args, command):
         raise Failure(
             "give a log, or what is to be recorded, not both",
@@ -137,23 +176,19 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
         )
     if args.file:
         return
-    if command and shutil.which(command[0]) is None:
-        raise Failure(
-            f"cannot run '{command[0]}': there is no such command",
-            help="give its path, or check its spelling and the PATH",
-        )
+    launched.check(command, "klogger why")
     if args.duration is not None:
         try:
             seconds(args.duration)
         except argparse.ArgumentTypeError as wrong:
             raise Failure(f"--for {wrong}") from None
-    if os.geteuid() != 0:
-        raise Failure("only root can record", help="sudo klogger why ...")
 
 
 def options(args: argparse.Namespace, log: Path) -> list[str]:
     """Of `klogger record`."""
-    found = ["-s", "waits", "-o", str(log)]
+    found = ["-o", str(log)]
+    for schema in ("waits", *args.schema):
+        found += ["-s", schema]
     if args.depth == "quick":
         found += ["--set", "waits.calls=false", "--set", "waits.faults=false"]
     for pid in args.pid:
@@ -177,6 +212,10 @@ def record(args: argparse.Namespace, command: list[str], log: Path, messages: Pa
 
 def show(args: argparse.Namespace, file: Path, out: IO[str]) -> None:
     found = find(args, file)
+    if args.html:
+        from klogger.why import page as pages
+
+        outputs.write(args.html, pages.page(found, str(file)).encode(errors="replace"))
     with writing(args, out) as place:
         if args.format == "json":
             json.dump(found.as_json(), place, ensure_ascii=place.isatty(), indent=1)
@@ -199,14 +238,14 @@ def writing(args: argparse.Namespace, out: IO[str]) -> Iterator[IO[str]]:
 def find(args: argparse.Namespace, file: Path) -> Answer:
     progress = Progress(after=1)
     private_as(file)
-    log = klogger.open(file, quiet=False, locked=True)
-    try:
+
+    def choose(log: klogger.Log) -> Choice:
         since, until = between(log, args.between) if args.between else (None, None)
-        choice = Choice(args.thread, args.program, args.pid, since, until)
-        with progress:
-            return answer.of_log(log, choice, progress)
-    finally:
-        log.close()
+        wanted = args.operation and operations.find(log, args.operation, args.by or "")
+        return Choice(args.thread, args.program, args.pid, since, until, wanted, args.slowest)
+
+    with progress:
+        return answer.of_file(file, choose, progress)
 
 
 def between(log: klogger.Log, marks: list[str]) -> tuple[int, int]:

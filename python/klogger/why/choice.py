@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Whose time is asked for, and from when to when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from klogger.failure import Failure
+from klogger.numerals import agreed
+from klogger.why.events import Array, Events
+from klogger.why.operations import Operations, Slowest
+from klogger.why.parts import Parts
+from klogger.why.points import Threads
+
+RECORD = "klogger why -- COMMAND"
+
+
+@dataclass
+class Choice:
+    """Whose time: of the command that was recorded, or of threads by their number, their name or
+    the number of their process; and from when to when, in ns since the log began. None: as far as
+    the log goes. `operations`: only of these, or of the slowest of them; of all threads, if
+    none are asked for.
+    """
+
+    threads: Sequence[int] = ()
+    programs: Sequence[str] = ()
+    processes: Sequence[int] = ()
+    since: int | None = None
+    until: int | None = None
+    operations: Operations | None = None
+    slowest: Slowest | None = None
+
+
+@dataclass
+class Chosen:
+    """Spans of lives of threads. `operation`: the number of the operation that each is."""
+
+    lives: Array
+    since: Array
+    until: Array
+    title: str
+    operation: Array = field(default_factory=lambda: np.zeros(0, "i8"))
+    notes: list[str] = field(default_factory=list)
+
+
+def first_of(threads: Threads, command: int | None) -> int | None:
+    """The life of the command's first thread; None: there is no command, or it has no event."""
+    found = np.flatnonzero(threads.pid == (-1 if command is None else command))
+    return int(found[0]) if len(found) else None
+
+
+def since_exec(whole: Parts, events: Events, threads: Threads, first: int) -> Parts:
+    """The command begins when its program does: before that, it waits for the recorder."""
+    executed = events.tables["PROCESS_EXEC"]
+    times = executed["time"][executed["pid"] == threads.pid[first]]
+    if not len(times):
+        return whole
+    since = np.where(whole.thread == first, np.maximum(whole.since, times[0]), whole.since)
+    kept = whole.until > since
+    left = np.minimum(whole.amounts, (whole.until - since)[:, None])
+    return Parts(whole.thread[kept], since[kept], whole.until[kept], whole.bin[kept],
+                 whole.target[kept], left[kept])  # fmt: skip
+
+
+def chosen(
+    events: Events, threads: Threads, whole: Parts, choice: Choice, first: int | None
+) -> Chosen:
+    """`first`: the life of the command's first thread, which is meant if nobody is asked for."""
+    if not len(threads.pid):
+        raise Failure("the log has no events of any thread", help=f"record with '{RECORD}'")
+    begins, ends = np.full(len(threads.pid), events.end), np.zeros(len(threads.pid), "i8")
+    np.minimum.at(begins, whole.thread, whole.since)
+    np.maximum.at(ends, whole.thread, whole.until)
+    rows, title = asked_for(events, threads, choice, first)
+    since = np.maximum(begins, choice.since if choice.since is not None else events.begin)
+    until = np.minimum(ends, choice.until if choice.until is not None else events.end)
+    if choice.operations is not None:
+        return operations(choice, choice.operations, threads, rows, since, until)
+    lives = np.flatnonzero(rows & (until > since))
+    if not len(lives):
+        raise Failure(
+            "the threads that are asked for were not there at that time",
+            help="'klogger info FILE' says when the log begins and ends",
+        )
+    return Chosen(lives, since[lives], until[lives], title)
+
+
+def asked_for(
+    events: Events, threads: Threads, choice: Choice, first: int | None
+) -> tuple[Array, str]:
+    """Whether each life is, and what they are called."""
+    names = np.array([events.name(int(pid)) for pid in threads.pid])
+    if choice.threads or choice.programs or choice.processes:
+        groups = np.array([events.groups.get(int(p), -1) for p in threads.pid])
+        rows = np.isin(threads.pid, list(choice.threads)) | np.isin(groups, list(choice.processes))
+        rows |= np.isin(names, list(choice.programs))
+        numbers = (*choice.threads, *choice.processes)
+        asked = [f"{events.names[n]}[{n}]" if n in events.names else str(n) for n in numbers]
+        title = ", ".join([*asked, *choice.programs])
+        if not rows.any():
+            raise Failure(
+                f"no thread of the log is called '{title}'",
+                help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]),
+            )
+        return rows, title
+    if first is not None and choice.operations is None:
+        return np.arange(len(threads.pid)) == first, str(names[first])
+    return np.ones(len(threads.pid), bool), "all threads"
+
+
+def operations(
+    choice: Choice, found: Operations, threads: Threads, rows: Array, since: Array, until: Array
+) -> Chosen:
+    """Those of the lives `rows`, as far as these were there, in whole."""
+    lives = threads.at(found.pid, found.since)
+    there = lives >= 0
+    there[there] = (
+        rows[lives[there]]
+        & (found.since[there] >= since[lives[there]])
+        & (found.until[there] <= until[lives[there]])
+        & (found.until[there] > found.since[there])
+    )
+    kept = np.flatnonzero(there)
+    if choice.slowest is not None:
+        kept = kept[choice.slowest.of((found.until - found.since)[kept])]
+    if not len(kept):
+        raise Failure(f"no {found.what} is of these threads, and at that time",
+                      help="leave out --thread, --program and --between")  # fmt: skip
+    made = Chosen(lives[kept], found.since[kept], found.until[kept], found.what, kept)
+    if found.unpaired:
+        made.notes.append(f"{agreed(f'{found.unpaired:,} operations')} of {found.what} began and"
+                          " did not end in the log: they are left out")  # fmt: skip
+    return made

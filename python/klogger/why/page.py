@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The answer as one HTML file: tables, chains, and the picture of the critical path.
+
+Everything that comes from a log is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from klogger.document import document, text, warnings
+from klogger.numerals import agreed
+from klogger.units import show
+from klogger.why import path_picture
+from klogger.why.answer import Answer, Line, Thread
+from klogger.why.bins import GROUPS, UNKNOWN
+from klogger.why.operated import Kind
+from klogger.why.text import command, head, merged, phrase, sentence
+
+STYLE = """
+.bins td:first-child, .bins th:first-child { min-width: 20rem; white-space: normal; }
+.bins td:last-child { white-space: nowrap; }
+.bins tr.group td { font-weight: 600; border-top: 2px solid var(--line); }
+.bins tr.rest td { color: var(--faint); }
+.bins td.bar { min-width: 110px; }
+ol.because li { margin: .5rem 0; }
+ol.because pre { margin: .2rem 0; font-size: .82rem; color: var(--faint); white-space: pre-wrap; }
+"""
+# What is less of the elapsed time is summed up; and no more rows than these.
+LEAST, ROWS_MOST = 0.0005, 40
+Section = tuple[str, str, str]
+
+
+def page(answer: Answer, log: str) -> str:
+    (first, _), *_ = list(head(answer))
+    made = [one for one in sections(answer, log) if one[2]]
+    return document(
+        answer.title,
+        f"<p>{text(first)}</p>" + warnings(answer.notes),
+        [(name, title) for name, title, _ in made],
+        "".join(
+            f'<section id="{name}"><h2>{text(title)}</h2>{body}</section>'
+            for name, title, body in made
+        ),
+        style=STYLE + path_picture.STYLE,
+    )
+
+
+def sections(answer: Answer, log: str) -> Iterator[Section]:
+    yield "time", "Where the time went", bins(answer)
+    yield "because", "Because", because(answer, log)
+    if answer.path is not None:
+        yield "path", "Critical path", question(
+            "At each moment, the thread that it waited for in the end, and what that one did."
+        ) + path_picture.picture(answer.path)  # fmt: skip
+    if answer.chains:
+        yield "followed", "With what those did that it waited for", followed(answer)
+    if (found := answer.operated) is not None:
+        if found.by:
+            yield "by", f"By {found.by}", kinds(found.kinds, answer.elapsed)
+        yield "slowest", "The slowest operations", slowest(found.slowest, log)
+    elif len(answer.threads) > 1:
+        yield "threads", "Threads", threads(answer.threads)
+
+
+def question(words: str) -> str:
+    return f'<p class="question">{text(words)}</p>'
+
+
+def bins(answer: Answer) -> str:
+    groups = {group: merged(line for line in answer.own if line.bin.group == group)
+              for group in GROUPS}  # fmt: skip
+    sums = {group: sum(line.ns for line in found) for group, found in groups.items()}
+    rows = []
+    for group in sorted(GROUPS, key=lambda group: (group == UNKNOWN, -sums[group])):
+        if sums[group] or group == UNKNOWN:
+            rows.append(row(answer, group, sums[group], "", "", "group"))
+        rows += some(answer, groups[group], named=False)
+    return table(rows)
+
+
+def followed(answer: Answer) -> str:
+    return table(list(some(answer, answer.followed, named=True)))
+
+
+def some(answer: Answer, given: list[Line], *, named: bool) -> Iterator[str]:
+    least = answer.elapsed * LEAST
+    shown = [line for line in given[:ROWS_MOST] if line.ns >= least]
+    for line in shown:
+        what = f"{line.program}: {phrase(line.bin)}" if named else line.bin.text
+        times, longest = (f"{line.times:,}", show(line.longest, "ns")) if line.longest else ("", "")
+        yield row(answer, what, line.ns, times, longest)
+    rest = given[len(shown) :]
+    if rest:
+        what = agreed(f"{len(rest):,} others")
+        yield row(answer, what, sum(line.ns for line in rest), "", "", "rest")
+
+
+def row(answer: Answer, what: str, ns: int, times: str, longest: str, kind: str = "") -> str:
+    part = ns / answer.elapsed if answer.elapsed else 0.0
+    return cells(what, part, show(ns, "ns"), show(part, "share"), times, longest, kind=kind)
+
+
+def table(
+    rows: Iterable[str], titles: Iterable[str] = ("time", "share", "times", "longest")
+) -> str:
+    head = "".join(f'<th class="number">{title}</th>' for title in titles)
+    return (
+        f'<div class="scroll"><table class="bins"><thead><tr><th></th>{head}<th></th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def because(answer: Answer, log: str) -> str:
+    if not answer.chains:
+        return ""
+    items = []
+    for chain in answer.chains:
+        last = chain.steps[-1]
+        shown = ""
+        if log and last.until > last.since:
+            shown = f"<pre>{text(command(log, last.pid, last.since, last.until))}</pre>"
+        items.append(f"<li>{text(sentence(chain))}{shown}</li>")
+    return f'<ol class="because">{"".join(items)}</ol>'
+
+
+def kinds(given: list[Kind], elapsed: int) -> str:
+    rows = []
+    for one in given[:ROWS_MOST]:
+        part = one.ns / elapsed if elapsed else 0.0
+        rows.append(cells(
+            f"{one.value or '(none)'}: {phrase(one.most)}", part, show(one.ns, "ns"),
+            show(part, "share"), f"{one.times:,}", show(one.median, "ns"), show(one.longest, "ns"),
+        ))  # fmt: skip
+    return table(rows, ("time", "share", "times", "median", "longest"))
+
+
+def slowest(given: list[Kind], log: str) -> str:
+    items = []
+    for one in given:
+        part = show(one.most_ns / one.ns if one.ns else 0.0, "share")
+        words = f"{show(one.ns, 'ns')}, thread {one.pid}: {part} {phrase(one.most)}"
+        shown = command(log, one.pid, one.since, one.since + one.ns) if log else ""
+        items.append(f"<li>{text(words)}<pre>{text(shown)}</pre></li>")
+    return f'<ol class="because">{"".join(items)}</ol>'
+
+
+def threads(given: list[Thread]) -> str:
+    rows = []
+    for one in given[:ROWS_MOST]:
+        shares = [show(one.groups[group] / one.elapsed if one.elapsed else 0.0, "share")
+                  for group in GROUPS]  # fmt: skip
+        most = f": {one.most.text}" if one.most else ""
+        part = 1 - one.groups[GROUPS[2]] / one.elapsed if one.elapsed else 0.0
+        rows.append(cells(f"{one.name}[{one.pid}]{most}", part, show(one.elapsed, "ns"), *shares))
+    return table(rows, ("elapsed", *GROUPS))
+
+
+def cells(what: str, part: float, *numbers: str, kind: str = "") -> str:
+    row = "".join(f'<td class="number">{text(cell)}</td>' for cell in numbers)
+    bar = f'<td class="bar"><i style="width:{100 * min(part, 1):.1f}%"></i></td>'
+    return f'<tr class="{kind}"><td>{text(what)}</td>{row}{bar}</tr>'
