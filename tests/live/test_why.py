@@ -132,6 +132,17 @@ def test_time_on_a_cpu_is_what_the_kernel_charges(why, program):
     assert 0.8 * charged < ran and ran - stolen < 1.5 * charged
 
 
+def test_time_in_a_queue_is_what_the_kernel_counts(why, program):
+    if Path("/proc/self/schedstat").read_text().split()[1:2] in ([], ["0"]):
+        pytest.skip("this kernel does not count how long threads wait for a CPU")
+    answer, out = why("--", program, "compete", 150)
+    sums_are_right(answer)
+    by_thread = {one["thread"]: one["could run"] for one in answer["threads"]}
+    for said in map(json.loads, out.splitlines()):
+        # What comes after the program has asked is in the log only.
+        assert 0.95 * said["queued"] - 1e6 < by_thread[said["pid"]] < 2 * said["queued"] + 1e8
+
+
 @contextlib.contextmanager
 def quota():
     """The file that takes processes which may have a fifth of a CPU."""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Programs whose time goes where it is said: `why calls CALLS PAGES`, `why lock TIMES`,
-// `why poll TIMES`, `why spin MS`. Each prints what it knows of itself.
+// `why poll TIMES`, `why spin MS`, `why compete MS`. Each prints what it knows of itself.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -122,6 +122,40 @@ static void spins(long ms)
 	printf("{\"ran\": %ld}\n", now.tv_sec * 1000000000L + now.tv_nsec);
 }
 
+/* What the kernel has counted: ns on a CPU and ns in a queue, since the thread was made. */
+static void schedstat(unsigned long *ran, unsigned long *queued)
+{
+	FILE *file = fopen("/proc/thread-self/schedstat", "r");
+
+	if (!file || fscanf(file, "%lu %lu", ran, queued) != 2)
+		exit(1);
+	fclose(file);
+}
+
+/* Two processes want one CPU. */
+static void competes(long ms)
+{
+	struct timespec now;
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		exit(1);
+	int child = fork();
+	unsigned long ran, queued;
+
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
+	schedstat(&ran, &queued);
+	printf("{\"pid\": %d, \"queued\": %lu}\n", getpid(), queued);
+	fflush(stdout);
+	if (!child)
+		exit(0);
+	wait(NULL);
+}
+
 int main(int count, char **words)
 {
 	int number = count > 2 ? atoi(words[2]) : 0;
@@ -135,6 +169,8 @@ int main(int count, char **words)
 		locks();
 	else if (!strcmp(words[1], "poll"))
 		polls();
+	else if (!strcmp(words[1], "compete"))
+		competes(number);
 	else
 		spins(number);
 	return 7;
