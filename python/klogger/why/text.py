@@ -119,21 +119,24 @@ def because(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
 
 def sentence(chain: Chain) -> str:
     """`make waited 812 ms for child. Of these, cc1 waited 790 ms for lock: ...`"""
-    return ". Of these, ".join(map(step_text, chain.steps)) + "."
+    names = [step.program for step in chain.steps]
+    # Each thread of a chain is another one.
+    who = [f"another {name}" if name in names[:at] else name for at, name in enumerate(names)]
+    return ". Of these, ".join(map(step_text, chain.steps, who)) + "."
 
 
-def step_text(step: Line) -> str:
+def step_text(step: Line, who: str) -> str:
     took = show(step.ns, "ns")
     match step.bin.group:
         case "waited" if step.bin.kind in ("stopped", "frozen", "interrupted"):
-            return f"{step.program} waited {took}, {step.bin.text}"
+            return f"{who} waited {took}, {step.bin.text}"
         case "waited":
-            return f"{step.program} waited {took} for {step.bin.text}"
+            return f"{who} waited {took} for {step.bin.text}"
         case "ran":
-            return f"{step.program} ran {took}, {step.bin.text}"
+            return f"{who} ran {took}, {step.bin.text}"
         case "could run":
-            return f"{step.program} could have run for {took}, {step.bin.text}"
-    return f"of {took} of {step.program} nothing is known, {step.bin.text}"
+            return f"{who} could have run for {took}, {step.bin.text}"
+    return f"of {took} of {who} nothing is known, {step.bin.text}"
 
 
 def command(log: str, pid: int, since: int, until: int) -> str:
