@@ -243,18 +243,18 @@ static __always_inline int klogger_clear(void *map, __u64 place, void *copy, __u
 				  KLOGGER_BUCKET * sizeof(struct name)];                      \
 	} klogger_state_##number SEC(".maps");                                                \
                                                                                               \
-	static __noinline __attribute__((unused)) __u64 klogger_find_##name(__u64 stored)     \
+	klogger_global __u64 klogger_find_##name(__u64 stored)                                \
 	{                                                                                     \
 		return klogger_find(&klogger_state_##number, buckets, stored);                \
 	}                                                                                     \
                                                                                               \
-	static __noinline __attribute__((unused)) __u64 klogger_claim_##name(__u64 stored)    \
+	klogger_global __u64 klogger_claim_##name(__u64 stored)                               \
 	{                                                                                     \
 		return klogger_find_or_claim(&klogger_state_##number, buckets, stored,        \
 					     number);                                         \
 	}                                                                                     \
                                                                                               \
-	static __noinline __attribute__((unused)) __u64 klogger_detach_##name(__u64 stored)   \
+	klogger_global __u64 klogger_detach_##name(__u64 stored)                              \
 	{                                                                                     \
 		return klogger_detach(&klogger_state_##number, buckets, stored);              \
 	}

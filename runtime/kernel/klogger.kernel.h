@@ -368,6 +368,7 @@ u32 klogger_user_stack(void)
 
 /* Available in bodies for every engine: the number of this CPU. */
 #define klogger_cpu() raw_smp_processor_id()
+#define klogger_global static __attribute__((unused))
 
 /* A probe has one place in this engine. */
 #define klogger_place() 0u

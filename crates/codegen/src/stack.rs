@@ -2,13 +2,14 @@
 //! Finds out whether a schema takes stacks, and adapts its C for that.
 //!
 //! In a BPF program `klogger_stack()` and `klogger_user_stack()` need the program's context, which
-//! only the program's main function has. So in a schema that takes stacks, every function of its
-//! `code` blocks gets the context as an additional first parameter, and every call passes it on.
-//! Modules do not need this.
+//! only the program's main function has. So in a schema that takes stacks, each function of its
+//! `code` blocks that takes one, or calls one that does, gets the context as an additional first
+//! parameter, and its calls pass it on. Modules do not need this.
 
 use klogger_schema::c::{self, Token};
 use klogger_schema::model::{CBlock, Context, Schema, Span};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// The functions that take a stack.
 const STACK: &str = "klogger_stack";
@@ -87,13 +88,54 @@ pub(crate) fn with_context(block: &CBlock, place: Within, functions: &BTreeSet<S
     CBlock { text, ..block.clone() }
 }
 
-/// The functions that the schema's `code` declares or defines.
+/// The functions of the schema's `code` that need the context: all of them, if a macro does.
 pub(crate) fn functions(schema: &Schema) -> BTreeSet<String> {
-    let of_block = |block: &CBlock| {
-        let found = words(&block.text);
-        heads(&found).into_iter().map(|at| found[at].1.to_string()).collect::<Vec<_>>()
-    };
-    schema.code.iter().flat_map(of_block).collect()
+    let blocks: Vec<_> = schema.code.iter().map(|block| words(&block.text)).collect();
+    let mut named: BTreeSet<&str> = BTreeSet::from([STACK, USER_STACK]);
+    loop {
+        let before = named.len();
+        for found in &blocks {
+            let heads = heads(found);
+            for (at, (_, word, _)) in found.iter().enumerate() {
+                if !named.contains(word) || heads.contains(&at) {
+                    continue;
+                }
+                let within = heads.iter().find(|head| body(found, **head).contains(&at));
+                let Some(head) = within else { return all(&blocks) };
+                named.insert(found[*head].1);
+            }
+        }
+        if named.len() == before {
+            let functions = all(&blocks);
+            return functions.into_iter().filter(|name| named.contains(name.as_str())).collect();
+        }
+    }
+}
+
+/// All that the blocks declare or define.
+fn all(blocks: &[Vec<Word>]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for found in blocks {
+        names.extend(heads(found).into_iter().map(|at| found[at].1.to_string()));
+    }
+    names
+}
+
+/// The positions in the body of the function whose name is at `head`; of a declaration, none.
+fn body(found: &[Word], head: usize) -> Range<usize> {
+    let Some(open) = closing(found, head + 1).map(|close| close + 1) else { return 0..0 };
+    let end = found[open..]
+        .iter()
+        .scan(0usize, |depth, (token, ..)| {
+            match token {
+                Token::OpenBrace => *depth += 1,
+                Token::CloseBrace => *depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            Some(*depth)
+        })
+        .position(|depth| depth == 0);
+    open..end.map_or(found.len(), |end| open + end)
 }
 
 type Word<'a> = (Token, &'a str, Span);
@@ -184,15 +226,29 @@ mod tests {
     }
 
     fn passed(code: &str) -> String {
-        let schema = schema(code, "klogger(E, 0);");
+        // A macro that takes a stack: each function may.
+        let schema = schema(&format!("{code}\n#define S klogger_stack()\n"), "klogger(E, 0);");
         let context = format!("__attribute__((unused)) void *{CONTEXT}");
         let text = with_context(&schema.code[0], Within::Code, &functions(&schema)).text;
-        text.replace(&context, "CONTEXT")
+        text.replace(&context, "CONTEXT").replace("\n#define S klogger_stack()\n", "")
+    }
+
+    #[test]
+    fn only_who_takes_a_stack_gets_the_context() {
+        let code = "static int a(void) { return 1; } int d(int n);\n\
+                    static u32 b(void) { return klogger_stack() + a(); }\n\
+                    static u32 c(void) { if (a()) { return d(0) + b(); } return 0; }\n\
+                    int d(int n) { return a(); }\n";
+        let found = functions(&schema(code, "klogger(E, c());"));
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["b", "c"]);
+        let with = format!("{code}#define B(x) b()\n");
+        assert_eq!(functions(&schema(&with, "klogger(E, c());")).len(), 4);
     }
 
     #[test]
     fn a_statement_of_a_body_is_a_call() {
-        let schema = schema("static void f(int n) { }", "f(n);\nklogger(E, klogger_stack());");
+        let code = "static void f(int n) { klogger_stack(); }";
+        let schema = schema(code, "f(n);\nklogger(E, klogger_stack());");
         let body = with_context(&schema.probes[0].body, Within::Body, &functions(&schema));
         assert!(body.text.contains("f(klogger_context, n);"), "{}", body.text);
     }

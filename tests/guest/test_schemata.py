@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The verifier of Debian's kernel takes every bundled schema: it tries more ways through a program
+than that of later kernels. And `waits`, whose programs are the largest, has events there from which
+`klogger why` answers.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernels import ROOT, cache
+
+pytestmark = pytest.mark.full("boots guests of its own")
+
+SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
+TIMES = 53
+SCRIPT = f"""
+uname -r
+for schema in {" ".join(SCHEMATA)}; do
+    klogger check --load $schema >/tmp/said 2>&1 || echo "refused $schema $(tail -n 5 /tmp/said)"
+done
+klogger record -q --no-calibrate -s waits -o /tmp/x.klog -- ./why poll {TIMES}
+echo "code $?"
+echo "log $(base64 -w 0 /tmp/x.klog)"
+"""
+
+
+@pytest.fixture(scope="module")
+def said(klogger, tmp_path_factory):
+    if not list((cache() / "guest").glob("linux-image-*.deb")):
+        pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
+    folder = tmp_path_factory.mktemp("schemata")
+    source = ROOT / "tests/live/why.c"
+    subprocess.run(["cc", "-O1", "-pthread", source, "-o", folder / "why"], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "klogger_lab.cli.guest", "--", "sh", "-c", SCRIPT], cwd=folder,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1500,
+        env={**os.environ, "KLOGGER": str(klogger), "KLOGGER_CACHE": str(cache())},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder, done.stdout
+
+
+def test_the_verifier_takes_each_schema(said):
+    _, out = said
+    refused = [line for line in out.splitlines() if line.startswith("refused ")]
+    assert not refused
+    assert "\ncode 7\n" in out
+
+
+def test_why_answers_of_an_older_kernel(klogger, said):
+    folder, out = said
+    (log,) = [line.split(" ", 1)[1] for line in out.splitlines() if line.startswith("log ")]
+    file = Path(folder) / "x.klog"
+    subprocess.run(["base64", "-d"], input=log.encode(), stdout=file.open("wb"), check=True)
+    report = folder / "why.json"
+    subprocess.run(
+        [sys.executable, "-m", "klogger_lab.cli.why", "--format", "json", "--report", report, file],
+        env={**os.environ, "KLOGGER": str(klogger)}, check=True,
+    )  # fmt: skip
+    answer = json.loads(report.read_text())
+    assert sum(one["ns"] for one in answer["bins"]) == answer["elapsed_ns"]
+    timers = [one for one in answer["bins"] if (one["group"], one["kind"]) == ("waited", "timer")]
+    assert sum(one["times"] for one in timers) == TIMES
