@@ -156,6 +156,7 @@ def pprof(file: Path) -> tuple[dict[tuple[str, ...], list[int]], dict[str, Any]]
 
 def bare(*marks: str) -> dict[tuple[str, ...], tuple[int, int]]:
     """What is expected, with names as they are: without these marks, and with separators."""
+
     def name(frame: str) -> str:
         for mark in marks:
             frame = frame.removesuffix(mark)
