@@ -59,6 +59,7 @@ def sums(recorder, log, event):
     }
 
 
+@pytest.mark.full("formats and sums are in the gate, of a log made by hand")
 def test_sums_are_those_of_the_events(recorder, clean_kernel):
     """Whatever the load: of samples and of waits, to the nanosecond."""
     command = ("-s", "samples", "-s", "waits", "--set", "callers=true", "--set", "every=1")

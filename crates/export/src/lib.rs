@@ -14,8 +14,8 @@
 //! - `event.parquet`: the events of the log, with counts
 //! - `decoding.parquet`: texts for values
 //! - `stack.parquet`: stacks: the number in the events, the functions, and the text; whether of the
-//!   kernel or of a program, and for each frame its file and its place in the source; and the frames
-//!   of a flame graph
+//!   kernel or of a program, for each frame its file and its place in the source, and the frames of
+//!   a flame graph
 //! - `variable.parquet`: what addresses of data are, each from a time on
 //! - `meta.json`: what the tables were made from, and the log's preamble; written last
 //!
