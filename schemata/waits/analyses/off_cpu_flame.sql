@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Waits by stack
--- question: By which calls did programs come to where they waited, and how long did they wait there?
+-- question: By which calls did programs come to where they waited, and for how long?
 -- order: 30
 -- events: BLOCKED, WOKEN, BACK
 -- include: _waits
