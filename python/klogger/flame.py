@@ -7,7 +7,7 @@ summed up: a page must stay small.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,19 +25,22 @@ DEEPEST = 200
 
 @dataclass
 class Node:
-    """`value`: with all children."""
+    """`value`: with all children; `before`: the same in what it is compared with."""
 
     name: str
     value: float = 0.0
+    before: float = 0.0
     children: dict[str, Node] = field(default_factory=dict)
 
-    def add(self, path: Iterable[str], value: float) -> None:
+    def add(self, path: Iterable[str], value: float, before: float = 0.0) -> None:
         """A stack below this node, the outermost frame first."""
         node = self
         node.value += value
+        node.before += before
         for name in path:
             node = node.children.setdefault(name, Node(name))
             node.value += value
+            node.before += before
 
 
 def tree(stacks: Iterable[tuple[str, float]], name: str = "all") -> Node:
@@ -48,9 +51,20 @@ def tree(stacks: Iterable[tuple[str, float]], name: str = "all") -> Node:
     return root
 
 
-def as_json(root: Node, unit: str = "ns") -> dict[str, Any]:
-    """What the page has: each node is a list: name, value, children (the greatest first).
-    `omitted`: how many nodes were added up.
+def difference(a: Mapping[str, float], b: Mapping[str, float], name: str = "all") -> Node:
+    """The stacks of B, with what they were in A; those that are in A only are below their callers,
+    with the value 0.
+    """
+    root = Node(name)
+    for stack in {**b, **a}:
+        path = stack.split(SEPARATOR)[:DEEPEST]
+        root.add(path, b.get(stack, 0.0), a.get(stack, 0.0))
+    return root
+
+
+def as_json(root: Node, unit: str = "ns", *, compared: bool = False) -> dict[str, Any]:
+    """What the page has: each node is a list: name, value, children (the greatest first) and, if
+    `compared`, its value before. `omitted`: how many nodes were added up.
     """
     least, omitted = root.value * LEAST, 0
 
@@ -64,8 +78,10 @@ def as_json(root: Node, unit: str = "ns") -> dict[str, Any]:
         rest = [c for c in node.children.values() if c.value < least and c.name != OTHERS]
         if rest:
             omitted += len(rest)
-            children.append([OTHERS, sum(c.value for c in rest), []])
-        return [printable(node.name), node.value, children]
+            values = sum(c.value for c in rest), sum(c.before for c in rest)
+            children.append([OTHERS, values[0], [], *values[1:][:compared]])
+        before = [node.before] if compared else []
+        return [printable(node.name), node.value, children, *before]
 
     nodes = made(root)
     return {"root": nodes, "unit": unit, "omitted": omitted}

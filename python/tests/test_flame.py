@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from support import ROOT
 
 from klogger import document, expectation, flame
-from klogger.cli import report
+from klogger.cli import compare, report
 
 
 def names(node: list[Any]) -> list[str]:
@@ -48,6 +49,13 @@ def test_a_deep_stack_keeps_its_value() -> None:
     while node[2]:
         depth, node = depth + 1, node[2][0]
     assert (depth, node[1]) == (flame.DEEPEST, 7.0)
+
+
+def test_a_difference_has_both_values() -> None:
+    root = flame.difference({"a;b": 4.0, "a;gone": 2.0}, {"a;b": 1.0, "a;new": 3.0})
+    found = flame.as_json(root, "ns", compared=True)
+    below = [["new", 3.0, [], 0.0], ["b", 1.0, [], 4.0], [flame.OTHERS, 0.0, [], 2.0]]
+    assert found["root"] == ["all", 4.0, [["a", 4.0, below, 6.0]], 6.0]
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +177,24 @@ def test_no_name_can_end_the_script() -> None:
     text = document.scripts({}, None, {"x": data})
     assert "</script><b>" not in text
     assert "\\u003c/script>\\u003cb>" in text
+
+
+def test_a_comparison_shows_what_changed(log: Path, tmp_path: Path) -> None:
+    """Against a log in which 20 ms of work are of another function."""
+    if browser.program() is None:
+        pytest.skip("no chromium here to open the page in")
+    case = expectation.read(ROOT / "schemata/samples/expect/on_cpu_flame.expect")
+    old, new = "period=20000000 user=1 user_stack=65537", "period=20000000 user=1 user_stack=65538"
+    lines = ["user_stack 65538 fast main", *(line.replace(old, new) for line in case.log)]
+    after = expectation.make(dataclasses.replace(case, log=lines), tmp_path / "y.klog-parquet")
+    assert compare.main([str(log), str(after), "--html", str(tmp_path / "c.html")]) == 0
+    with browser.Browser(tmp_path) as found:
+        found.open(tmp_path / "c.html")
+        assert found.complaints == []
+        texts = found.ask(
+            "(() => { const f = klogger.flames[0];"
+            " return Object.fromEntries([...f.boxes.keys()].map((n) => [n.name, f.text(n)])); })()"
+        )
+    assert "before: 0 ns (+20.0 ms)" in texts["fast"]
+    assert "before: 40.0 ms (−20.0 ms)" in texts["work"]
+    assert "before: 46.0 ms (+0 ns)" in texts["all"]

@@ -9,9 +9,9 @@ const FLAME_ROW = 19;
 // A name in a box of fewer pixels cannot be read.
 const FLAME_NAMED = 22;
 
-// [name, value, children] with what is above and where it stands.
-function flameNode([name, value, children], above, at) {
-  const node = { name, value, above, at, depth: above ? above.depth + 1 : 0, children: [] };
+// [name, value, children, value before] with what is above and where it stands.
+function flameNode([name, value, children, before], above, at) {
+  const node = { name, value, before, above, at, depth: above ? above.depth + 1 : 0, children: [] };
   for (const child of children) {
     node.children.push(flameNode(child, node, at));
     at += child[1];
@@ -26,6 +26,14 @@ function flameColour(name) {
   if (/^[[(].*[\])]$/.test(name)) return "hsl(220 8% 70%)";
   if (name.endsWith("_[k]")) return `hsl(${24 + hash % 14} 85% ${64 + hash % 8}%)`;
   return `hsl(${44 + hash % 16} 80% ${62 + hash % 10}%)`;
+}
+
+// Red is more than before, blue less, the stronger the greater the change.
+function flameChange(node) {
+  const most = Math.max(node.value, node.before) || 1;
+  const change = (node.value - node.before) / most;
+  const strength = Math.min(1, Math.abs(change) * 1.5);
+  return `hsl(${change > 0 ? 5 : 212} ${Math.round(85 * strength)}% ${88 - 22 * strength}%)`;
 }
 
 class Flame {
@@ -77,7 +85,14 @@ class Flame {
     const of = this.shown === this.all ? "" : `, ${this.share(node.value, this.shown.value)} of ` +
       `${this.shown.name}`;
     return `${node.name}: ${this.amount(node.value)}, ${this.share(node.value, this.all.value)}` +
-      ` of all${of}`;
+      ` of all${of}${this.change(node)}`;
+  }
+
+  change(node) {
+    if (node.before === undefined) return "";
+    const more = node.value - node.before;
+    return `; before: ${this.amount(node.before)} (${more < 0 ? "−" : "+"}` +
+      `${this.amount(Math.abs(more))})`;
   }
 
   tell(node) {
@@ -123,7 +138,7 @@ class Flame {
     box.style.left = below ? "0" : `${100 * (node.at - this.shown.at) / whole}%`;
     box.style.width = below ? "100%" : `${100 * node.value / whole}%`;
     box.style.top = `${(deepest - node.depth) * FLAME_ROW}px`;
-    box.style.background = flameColour(node.name);
+    box.style.background = node.before === undefined ? flameColour(node.name) : flameChange(node);
     return box;
   }
 

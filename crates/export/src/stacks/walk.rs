@@ -120,12 +120,20 @@ impl Walked {
             (
                 partial,
                 format!(
-                    "{:.1} % have frames in brackets, in the place of some that are not known",
-                    100.0 * partial as f64 / all.max(1) as f64
+                    "{} have frames in brackets, in the place of some that are not known",
+                    share(partial, all)
                 ),
             ),
         ];
         notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect()
+    }
+}
+
+/// A part of a whole that is not 0.
+fn share(part: u64, whole: u64) -> String {
+    match 100.0 * part as f64 / whole.max(1) as f64 {
+        percent if percent < 0.05 => "less than 0.1 %".into(),
+        percent => format!("{percent:.1} %"),
     }
 }
 
