@@ -9,6 +9,7 @@ mod firefox;
 mod folded;
 mod frames;
 mod kinds;
+mod omitted;
 mod pprof;
 mod runs;
 mod speedscope;

@@ -4,6 +4,7 @@
 
 use super::frames::{Numbers, Paths};
 use super::kinds::{Kind, Weight};
+use super::omitted::{OPEN_MAX, Omitted};
 use crate::exporter::Report;
 use crate::pairing::{Key, Part, Whose, parts, whose};
 use crate::roles::{int, int_of, text_of};
@@ -21,8 +22,6 @@ use std::collections::HashMap;
 
 /// Events between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
-/// Slices that wait for their ends at most: a log may have any number of begins.
-const OPEN_MAX: usize = 1 << 20;
 
 /// One sample. Times are ns since the log's start.
 #[derive(Clone, Copy, Debug)]
@@ -62,23 +61,6 @@ pub struct Mark {
     pub text: String,
 }
 
-/// What is not among the samples, or not as it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Omitted {
-    /// Slices that were open when events were lost, so that their ends are not known.
-    pub uncertain: u64,
-    /// Slices that were open at the end of the log.
-    pub open: u64,
-    /// Slices that were not followed, because too many were open.
-    pub too_many: u64,
-    /// Events of the log that were lost.
-    pub lost: u64,
-    /// Weight of the samples with missing frames.
-    pub partial: u64,
-    /// Weight of all samples.
-    pub all: u64,
-}
-
 /// What a pass has found besides the samples.
 pub struct Walked {
     pub kind: Kind,
@@ -101,39 +83,7 @@ impl Walked {
 
     /// What is omitted besides what was lost.
     pub fn omitted(&self) -> Vec<String> {
-        let Omitted { uncertain, open, too_many, partial, all, .. } = self.omitted;
-        let what = self.kind.weight.word();
-        let notes = [
-            (
-                uncertain,
-                format!(
-                    "{uncertain} of '{what}' are not counted: events were lost before they ended"
-                ),
-            ),
-            (open, format!("{open} of '{what}' are not counted: they had not ended with the log")),
-            (
-                too_many,
-                format!(
-                    "{too_many} of '{what}' are not counted: more than {OPEN_MAX} were open at once"
-                ),
-            ),
-            (
-                partial,
-                format!(
-                    "{} have frames in brackets, in the place of some that are not known",
-                    share(partial, all)
-                ),
-            ),
-        ];
-        notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect()
-    }
-}
-
-/// A part of a whole that is not 0.
-fn share(part: u64, whole: u64) -> String {
-    match 100.0 * part as f64 / whole.max(1) as f64 {
-        percent if percent < 0.05 => "less than 0.1 %".into(),
-        percent => format!("{percent:.1} %"),
+        self.omitted.sentences(self.kind.weight.word())
     }
 }
 
