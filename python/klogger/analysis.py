@@ -44,7 +44,10 @@ KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "histogram": (frozenset({"x", "x2", "y"}), frozenset({"colour", "scale"})),
     "timeline": (frozenset({"x", "x2", "row", "colour"}), frozenset({"y", "y2", "rows"})),
     "matrix": (frozenset({"x", "y", "size"}), frozenset({"scale"})),
+    "flame": (frozenset({"x", "y"}), frozenset()),
 }
+# What only a page can draw: no use without a pointer to ask it.
+ON_PAGES = frozenset({"flame"})
 # Parts that name no column, and what they may be; the first is what they are if they are not given.
 CHOICES = {"scale": ("linear", "log"), "zoom": ("none", "ends"), "rows": ("high", "low")}
 # What may be included: a file beside the analysis, or beside those of another schema.

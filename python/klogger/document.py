@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """One HTML file that needs no network: what the pages of all commands share. A page has no scripts
-but Vega, the timeline, and what joins them.
+but Vega, the timeline, flame graphs, and what joins them.
 
 Everything that comes from a log is escaped.
 """
@@ -20,7 +20,7 @@ from klogger.units import printable
 # In the order in which they need each other.
 SCRIPTS = (
     "times.js", "columns.js", "timeline-view.js", "timeline-draw.js", "timeline-words.js",
-    "timeline.js", "search.js", "page.js",
+    "timeline.js", "flame.js", "search.js", "page.js",
 )  # fmt: skip
 
 
@@ -46,15 +46,20 @@ def document(
     )
 
 
-def scripts(specs: Mapping[str, Any], timeline: Any = None) -> str:
-    """What draws a page's pictures, by the names that their places have (`data-picture`), and its
-    timeline, of which this is what timeline.py makes of it.
+def scripts(
+    specs: Mapping[str, Any], timeline: Any = None, flames: Mapping[str, Any] | None = None
+) -> str:
+    """What draws a page's pictures, by the names that their places have (`data-picture`), its
+    timeline, of which this is what timeline.py makes of it, and its flame graphs (`data-flame`),
+    each as flame.py makes it.
     """
     data = [f'<script type="application/json" id="specs">{in_script(specs)}</script>']
     if timeline is not None:
         data.append(
             f'<script type="application/json" id="timeline-data">{in_script(timeline)}</script>'
         )
+    if flames:
+        data.append(f'<script type="application/json" id="flames">{in_script(flames)}</script>')
     code = [vega.script() if specs else "", durations.script(), *map(file_of, SCRIPTS)]
     return "\n".join(
         [

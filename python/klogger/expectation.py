@@ -223,10 +223,16 @@ def write_stacks(
     out.mkdir(parents=True, exist_ok=True)
     con.execute(f"CREATE TABLE klogger_stack ({TABLES['stack']})")
     con.executemany(
-        "INSERT INTO klogger_stack (id, frames, text, kind, whole) VALUES (?, ?, ?, ?, true)",
-        [(n, f, "<".join(f), kind) for n, kind, f in stacks],
+        "INSERT INTO klogger_stack (id, frames, text, kind, whole, path)"
+        " VALUES (?, ?, ?, ?, true, ?)",
+        [(n, f, "<".join(f), kind, path_of(kind, f)) for n, kind, f in stacks],
     )
     con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
+
+
+def path_of(kind: str, frames: list[str]) -> list[str]:
+    """As the exporter has it: the outermost frame first, the kernel's with a mark."""
+    return [frame + ("_[k]" if kind == "kernel" else "") for frame in reversed(frames)]
 
 
 def write_variables(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klogger import findings, remarks, timeline
+from klogger import findings, flame, remarks, timeline
 from klogger.document import document, scripts, text, warnings
 from klogger.drawing import COLOURS, NOBODY, ON_PAGE, OTHER, Palette, Subjects
 from klogger.executor import Result
@@ -31,6 +31,7 @@ def page(
     """The whole page. `events`: (event, documentation, logged, lost)."""
     palette = Palette()
     specs: dict[str, dict[str, Any]] = {}
+    flames: dict[str, dict[str, Any]] = {}
     said = remarks.shared(results, summary.warnings)
     begins = findings_list(results)
     # The timeline is drawn by a script of its own, and comes first.
@@ -44,6 +45,9 @@ def page(
         if spec is not None:
             specs[result.analysis.name] = spec
         figure = "threads" if drawn else result.analysis.name if spec else ""
+        if (graph := flame_of(result)) is not None:
+            flames[result.analysis.name] = graph
+            figure = "flame"
         sections.append(section_of(result, figure, subjects, said))
     lines = "".join(f"<p>{text(line)}</p>" for line in summary.lines)
     return document(
@@ -57,7 +61,7 @@ def page(
                 table_section("ledger", "Ledger", "What is missing from it?", ledger_table(ledger)),
             ]
         ),
-        scripts=scripts(specs, timeline_data(tracks, palette)),
+        scripts=scripts(specs, timeline_data(tracks, palette), flames),
     )
 
 
@@ -74,6 +78,18 @@ def has_tracks(result: Result, tracks: Timeline | None) -> bool:
         and (one.schema, one.name) == timeline.ANALYSIS
         and result.status == "answer"
     )
+
+
+def flame_of(result: Result) -> dict[str, Any] | None:
+    """The flame graph of an answer, if that is its picture."""
+    picture = result.analysis.picture
+    if picture is None or picture.kind != "flame" or result.status != "answer":
+        return None
+    x, y = picture.parts["x"], picture.parts["y"]
+    stacks = [(str(r[y]), float(r[x] or 0)) for r in result.points.records() if r[y] is not None]
+    column = result.analysis.columns.get(x)
+    unit = column.unit if column else ""
+    return flame.as_json(flame.tree(stacks), unit) if stacks else None
 
 
 def timeline_data(tracks: Timeline | None, palette: Palette) -> dict[str, Any] | None:

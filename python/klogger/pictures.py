@@ -14,6 +14,7 @@ from typing import Any
 
 import altair as alt
 
+from klogger.analysis import ON_PAGES
 from klogger.drawing import (
     COLOURS,
     DATA,
@@ -59,13 +60,15 @@ def draw(
     *,
     checked: bool = True,
 ) -> dict[str, Any] | None:
-    """The specification of an answer's picture, or None if it has none.
+    """The specification of an answer's picture; None if it has none, or if a page draws it itself.
 
     With `subjects` it is for a page: the reader can zoom, and threads or programs can be selected.
     `checked`: whether Altair compares it with its schema, which takes half of the time.
     """
     picture = result.analysis.picture
     if picture is None or result.status != "answer" or not result.points.rows:
+        return None
+    if picture.kind in ON_PAGES:
         return None
     records = [
         {k: printable(v) if isinstance(v, str) else v for k, v in r.items()}

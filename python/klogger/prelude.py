@@ -28,7 +28,7 @@ TABLES = {
     " lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
     "stack": "id BIGINT, frames VARCHAR[], text VARCHAR, kind VARCHAR, files VARCHAR[],"
-    " sources VARCHAR[], whole BOOLEAN",
+    " sources VARCHAR[], whole BOOLEAN, path VARCHAR[]",
     "symbol": "address UBIGINT, name VARCHAR",
     "variable": "tgid INTEGER, address UBIGINT, from_ns BIGINT, name VARCHAR",
     "parameter": "schema VARCHAR, name VARCHAR, type VARCHAR, unit VARCHAR, value BIGINT,"
@@ -40,7 +40,8 @@ DOCS = {
     "event": "the event types of this log",
     "decoding": "texts for values; each is also a function, as in task_state(state)",
     "stack": "stacks, by the numbers in fields `as stack`: the functions, the innermost first; "
-    "kind is 'kernel' or 'user'; of user stacks also the files and places in the source",
+    "kind is 'kernel' or 'user'; of user stacks also the files and places in the source; path: the "
+    "frames of a flame graph, the outermost first",
     "symbol": "the functions of the kernel by address, if some field is `as code`",
     "variable": "what addresses in fields `as data` are, each from a time on; tgid 0 is the kernel",
     "parameter": "the parameters of the schemata, with their values of this recording",
@@ -129,6 +130,16 @@ CREATE OR REPLACE MACRO klogger.with_program(source) AS TABLE
   FROM (SELECT * FROM query_table(source) SEMI JOIN klogger.renamed USING (pid)) AS s
   ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns"""
 
+# To each row of a table or view with columns program, stack and user_stack its frames in a flame
+# graph: `path`, the program first, then those of the program's code, then those of the kernel.
+WITH_PATH = """
+CREATE OR REPLACE MACRO klogger.with_path(source) AS TABLE
+  SELECT s.*, list_concat([replace(coalesce(s.program, '(no name)'), ';', ':')],
+    CASE WHEN u.path IS NULL AND k.path IS NULL THEN ['[no stack]']
+      ELSE list_concat(coalesce(u.path, []), coalesce(k.path, [])) END) AS path
+  FROM query_table(source) AS s LEFT JOIN klogger.stack AS u ON u.id = nullif(s.user_stack, 0)
+  LEFT JOIN klogger.stack AS k ON k.id = nullif(s.stack, 0)"""
+
 
 def create(made: Made, folder: Folder, preamble: Mapping[str, Any]) -> None:
     """Tables of the exporter, and the functions that they define."""
@@ -145,6 +156,7 @@ def create(made: Made, folder: Folder, preamble: Mapping[str, Any]) -> None:
     fill_threads(made, kept, tids)
     made.define("names", NAMES)
     few = names_of(made, kept) <= NAMES_MAX
+    made.define("with_path", WITH_PATH)
     made.define("with_program", WITH_PROGRAM if few else WITH_PROGRAM_BY_TIME)
     made.define("histograms", histograms.SQL)
     costs.create(made, preamble)

@@ -170,6 +170,7 @@ def check_drawn_columns(analysis: Analysis, section: str, names: Iterable[str]) 
 NUMBERS = {
     "cdf": ("x", "y"), "bars": ("x",), "stacked": ("x",), "histogram": ("x", "x2", "y"),
     "timeline": ("x", "x2", "y", "y2"), "matrix": ("size",),
+    "flame": ("x",),
 }  # fmt: skip
 
 

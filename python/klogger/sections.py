@@ -8,7 +8,7 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
-from klogger import findings, remarks
+from klogger import findings, flame, remarks
 from klogger.analysis import Column
 from klogger.document import text, warnings
 from klogger.drawing import NOBODY, ON_PAGE, Palette, Subjects
@@ -39,7 +39,8 @@ def named_section(
 
 
 def section_of(result: Result, figure: str, subjects: Subjects, said: Iterable[Remark] = ()) -> str:
-    """`figure`: `threads` is the timeline, empty is none, all others are names of pictures.
+    """`figure`: `threads` is the timeline, `flame` the flame graph of this answer, empty is none;
+    all others are names of pictures.
     `said`: the warnings that the page's head has.
     """
     one = result.analysis
@@ -54,6 +55,8 @@ def section_of(result: Result, figure: str, subjects: Subjects, said: Iterable[R
         parts += [f"<p>{text(f.text)}</p>" for f in findings.of(result)]
         if figure == "threads":
             parts.append('<figure><div id="threads"></div></figure>')
+        elif figure == "flame":
+            parts.append(flame.figure(one.name))
         elif figure:
             parts.append(
                 f'<figure><div class="picture" data-picture="{text(figure)}"></div></figure>'

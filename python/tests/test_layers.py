@@ -69,7 +69,7 @@ LAYERS = [
         "waterfall",
     },
     {"drawing", "ends", "pictures", "vega", "png"},
-    {"document", "sections", "html", "figure", "tables", "terminal", "waterfall_text"},
+    {"document", "flame", "sections", "html", "figure", "tables", "terminal", "waterfall_text"},
     {"screen"},
     {"answers", "compare", "dataset", "executors", "why"},
     {"cli"},

@@ -3,6 +3,7 @@
 //! symbols.
 
 use crate::roles;
+use crate::stacks::path;
 use crate::table::write_small;
 use arrow_array::builder::{
     BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
@@ -210,7 +211,12 @@ pub fn write_stacks(dir: &Folder, stacks: &Stacks) -> Result<(), ParquetError> {
     let (mut functions, mut files, mut sources) = (lists(), lists(), lists());
     let (mut text, mut kind) = (StringBuilder::new(), StringBuilder::new());
     let mut whole = BooleanBuilder::new();
-    for (_, stack) in stacks.iter() {
+    let mut paths = lists();
+    for (number, stack) in stacks.iter() {
+        for frame in path([number, 0], stacks) {
+            paths.values().append_value(frame.text());
+        }
+        paths.append(true);
         for frame in &stack.frames {
             functions.values().append_value(String::from_utf8_lossy(&frame.function));
             files.values().append_option(known(&frame.file));
@@ -236,6 +242,7 @@ pub fn write_stacks(dir: &Folder, stacks: &Stacks) -> Result<(), ParquetError> {
         ("files", Arc::new(files.finish())),
         ("sources", Arc::new(sources.finish())),
         ("whole", Arc::new(whole.finish())),
+        ("path", Arc::new(paths.finish())),
     ];
     write_small(dir, "stack", columns)
 }

@@ -14,7 +14,8 @@
 //! - `event.parquet`: the events of the log, with counts
 //! - `decoding.parquet`: texts for values
 //! - `stack.parquet`: stacks: the number in the events, the functions, and the text; whether of the
-//!   kernel or of a program, and for each frame its file and its place in the source
+//!   kernel or of a program, for each frame its file and its place in the source, and the frames of
+//!   a flame graph
 //! - `variable.parquet`: what addresses of data are, each from a time on
 //! - `meta.json`: what the tables were made from, and the log's preamble; written last
 //!
@@ -31,10 +32,12 @@ mod column;
 mod ctf;
 pub mod exporter;
 mod output;
+mod pairing;
 mod perfetto;
 mod registry;
 mod roles;
 mod scheduler;
+mod stacks;
 mod states;
 mod switches;
 mod table;
@@ -48,4 +51,4 @@ pub use registry::EXPORTERS;
 pub use roles::owner;
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;

@@ -7,6 +7,7 @@ use crate::cache::Parquet;
 use crate::ctf;
 use crate::exporter::Exporter;
 use crate::perfetto::Perfetto;
+use crate::stacks;
 
 /// All formats; the first one is the default.
 pub const EXPORTERS: &[Exporter] = &[
@@ -15,4 +16,8 @@ pub const EXPORTERS: &[Exporter] = &[
     Exporter::Directory(&ctf::Version::One),
     Exporter::Directory(&ctf::Version::Two),
     Exporter::Directory(&ctf::Version::Lttng),
+    Exporter::File(&stacks::FOLDED),
+    Exporter::File(&stacks::PPROF),
+    Exporter::File(&stacks::FIREFOX),
+    Exporter::File(&stacks::SPEEDSCOPE),
 ];

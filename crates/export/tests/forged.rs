@@ -69,7 +69,13 @@ fn every_format_is_made_of_any_numbers() {
                 // Whether the format can be made of such a log or not: it ends.
                 match exporter {
                     Exporter::File(made) => {
-                        let _ = made.write(&reader, &mut Vec::new(), &mut |_, _| {});
+                        let events = &reader.preamble().events;
+                        let named = events.iter().map(|event| Some(event.name.as_str()));
+                        for event in named.chain([None]) {
+                            if made.check(&reader, event).is_ok() {
+                                let _ = made.write(&reader, event, &mut Vec::new(), &mut |_, _| {});
+                            }
+                        }
                     }
                     Exporter::Directory(made) => {
                         let to = folder.path().join(made.name());

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import klogger
 from klogger import executor, findings, general, remarks, screen, terminal, waterfall
-from klogger.analysis import searched
+from klogger.analysis import ON_PAGES, searched
 from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.executor import Result
@@ -209,7 +209,20 @@ def write_files(
             if picture is not None:
                 written.append(args.png / f"{result.analysis.name}.png")
                 write(written[-1], picture)
+        tell_undrawn(results)
     return written
+
+
+def tell_undrawn(results: list[Result]) -> None:
+    """Which pictures are for pages only."""
+    names = [
+        r.analysis.name
+        for r in results
+        if r.status == "answer" and r.analysis.picture and r.analysis.picture.kind in ON_PAGES
+    ]
+    if names:
+        what = f"no picture of {', '.join(names)}: a flame graph is drawn on a page only"
+        print(f"klogger: {what}\n  help: write one with --html FILE", file=sys.stderr)
 
 
 def operations(args: argparse.Namespace, log: Log) -> list[Result]:

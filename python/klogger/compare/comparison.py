@@ -103,6 +103,8 @@ class ComparedAnalysis:
     metrics: list[Metric] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
+    # Of a flame graph: values by stack, of A and of B, each the mean of its runs.
+    stacks: tuple[dict[str, float], dict[str, float]] = field(default_factory=lambda: ({}, {}))
 
     def leave_out(self, reason: str, count: int) -> None:
         if count:
@@ -205,7 +207,9 @@ def compare_one(name: str, a: list[Measured | None], b: list[Measured | None]) -
     if found.status != "answer":
         return found
     sides = [m for m in a if m is not None], [m for m in b if m is not None]
-    if found.analysis.samples:
+    if any(m.stacks for m in everyone):
+        found.stacks = mean_stacks(sides[0]), mean_stacks(sides[1])
+    elif found.analysis.samples:
         compare_samples(found, *sides)
     else:
         compare_rows(found, *sides)
@@ -304,6 +308,14 @@ def points(h: Histogram) -> list[tuple[float, float]]:
         np.linspace(0, len(high) - 1, min(POINTS_MAX, len(high))).round().astype(int)
     )
     return [(float(high[i]), float(part[i])) for i in places]
+
+
+def mean_stacks(runs: list[Measured]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for run in runs:
+        for stack, value in run.stacks.items():
+            sums[stack] = sums.get(stack, 0.0) + value / len(runs)
+    return sums
 
 
 def compare_rows(found: ComparedAnalysis, a: list[Measured], b: list[Measured]) -> None:

@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 from klogger import executor, losses, statements
-from klogger.analysis import Analysis, Column
+from klogger.analysis import Analysis, Column, Picture
 from klogger.compare.stats import BINS, ORIGIN, Histogram
 from klogger.failure import Failure
 from klogger.log import Log
@@ -77,7 +77,8 @@ BETWEEN_NAMES = chr(31)
 
 @dataclass
 class Measured:
-    """An analysis of one log. Either `histograms` or `numbers` (by row and column) is filled.
+    """An analysis of one log. One of `histograms`, `numbers` (by row and column) and `stacks` (of a
+    flame graph: values by the text of the stack) is filled.
 
     `status` is that of a executor.Result; `rows` are the keys of the table's rows, the most
     important first.
@@ -91,6 +92,7 @@ class Measured:
     histograms: dict[What, Histogram] = field(default_factory=dict)
     rows: list[What] = field(default_factory=list)
     numbers: dict[tuple[What, str], float] = field(default_factory=dict)
+    stacks: dict[str, float] = field(default_factory=dict)
 
 
 def measure(
@@ -122,7 +124,9 @@ def measure_one(session: executor.Session, one: Analysis) -> Measured:
     try:
         found.warnings = executor.prepare(session, one)
         cursor, _ = session.connection(one)
-        if one.samples:
+        if one.picture is not None and one.picture.kind == "flame":
+            read_stacks(found, one.picture, cursor)
+        elif one.samples:
             read_samples(found, cursor)
         else:
             read_table(found, cursor)
@@ -130,7 +134,7 @@ def measure_one(session: executor.Session, one: Analysis) -> Measured:
     except Failure as failure:
         found.status, found.reason = "failed", str(failure)
         return found
-    if not found.histograms and not found.numbers:
+    if not found.histograms and not found.numbers and not found.stacks:
         found.status, found.reason = "empty", one.empty or "the log has no such events"
     return found
 
@@ -207,6 +211,18 @@ def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
         for metric in metrics:
             if isinstance(row[metric], (int, float)):
                 found.numbers[key, metric] = float(row[metric])
+
+
+def read_stacks(found: Measured, picture: Picture, cursor: duckdb.DuckDBPyConnection) -> None:
+    """What a flame graph is drawn of. Its many rows are not compared one by one."""
+    one = found.analysis
+    where = f"{one.path}, section '{one.drawn}'"
+    with statements.executed(cursor, one.sections[one.drawn], where) as rows:
+        points = executor.fetch(rows, executor.POINTS_MAX)
+    for row in points.records():
+        stack, value = row[picture.parts["y"]], row[picture.parts["x"]]
+        if stack is not None:
+            found.stacks[str(stack)] = found.stacks.get(str(stack), 0.0) + float(value or 0)
 
 
 def check_keys(table: executor.Rows, keys: list[str], where: str) -> None:

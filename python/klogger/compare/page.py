@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A comparison as one HTML file without a script: intervals as marks on a line, distributions as
-curves.
+"""A comparison as one HTML file: intervals as marks on a line, distributions as curves. Only flame
+graphs need a script.
 
 Everything that comes from a log is escaped.
 """
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
+from klogger import flame
 from klogger.compare import Compared
 from klogger.compare.comparison import SIDES, ComparedAnalysis, Curve, Metric
 from klogger.compare.text import CHANGED, LABELS, cells, conclusion
-from klogger.document import document, file_of, text, warnings
+from klogger.document import document, file_of, scripts, text, warnings
 from klogger.drawing import label
 
 DIFFERENCES = 40
@@ -33,13 +35,32 @@ def page(found: Compared) -> str:
     sides = "".join(f"<p><b>{side.name}</b> {text(side.line())}</p>" for side in found.sides)
     concluded = "".join(f"<p>{text(line)}</p>" for line in conclusion(comparison))
     shown = table(differences[:DIFFERENCES], whole_names=True) if differences else ""
+    graphs = {one.analysis.name: graph(one) for one in comparison.analyses if any(one.stacks)}
     return document(
         " and ".join(f"{side.name}: {side.runs[0].file}" for side in found.sides),
         sides + warnings(found.remarks) + concluded + shown,
         [(c.analysis.name, title(c)) for c in comparison.analyses],
         "".join(section(one) for one in comparison.analyses),
         style=file_of("compare.css"),
+        scripts=scripts({}, None, graphs) if graphs else "",
     )
+
+
+def graph(one: ComparedAnalysis) -> dict[str, Any]:
+    picture = one.analysis.picture
+    unit = one.analysis.columns[picture.parts["x"]].unit if picture else ""
+    return flame.as_json(flame.difference(*one.stacks), unit, compared=True)
+
+
+def flame_of(one: ComparedAnalysis) -> str:
+    """The place of a flame graph, and what its colours say."""
+    gone = sum(value for stack, value in one.stacks[0].items() if stack not in one.stacks[1])
+    whole = sum(one.stacks[0].values()) or 1.0
+    said = (
+        "As wide as in B; red is more than in A, blue less, of one run. What was found is shown, "
+        f"whether or not chance explains it. Stacks that B has not were {gone / whole:.1%} of A."
+    )
+    return f'{flame.figure(one.analysis.name)}<p class="note">{text(said)}</p>'
 
 
 def title(one: ComparedAnalysis) -> str:
@@ -55,6 +76,8 @@ def section(one: ComparedAnalysis) -> str:
     if one.status != "answer":
         parts.append(f'<p class="warning">Not compared: {text(one.reason)}</p>')
     parts.append(warnings(one.warnings))
+    if any(one.stacks):
+        parts.append(flame_of(one))
     curves = [picture(c, one) for c in chosen_curves(one)]
     parts.append(f'<div class="curves">{"".join(curves)}</div>' if curves else "")
     parts.append(table(one.metrics, whole_names=False) if one.metrics else "")

@@ -127,7 +127,8 @@ async function startPage() {
   startTables(selection);
   startBadge(selection);
   const search = startSearch();
+  const flames = startFlames();
   const [timeline, views] = await Promise.all([startTimeline(selection), startPictures(selection)]);
   // For the tests, and for use in the browser's console.
-  window.klogger = { selection, search, timeline, views };
+  window.klogger = { selection, search, timeline, views, flames };
 }

@@ -3,11 +3,12 @@
 
 use super::Outcome;
 use crate::failure::Failure;
+use crate::messages;
 use crate::text::select::SelectArgs;
 use crate::text::{self, open, progress_bar};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use klogger_export::Exporter;
-use klogger_export::exporter::DirectoryExporter;
+use klogger_export::exporter::{DirectoryExporter, Refused};
 use klogger_log::reader::Reader;
 use klogger_os::files::cannot_write;
 use klogger_os::outputs::{Folder, Old, Partial};
@@ -15,7 +16,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Convert a log for other programs: Perfetto, CTF, Parquet, JSON, CSV, Perl
+/// Convert a log for other programs: Perfetto, CTF, pprof, flame graphs, Parquet, JSON, CSV, Perl
 #[derive(clap::Args)]
 #[command(after_help = notes())]
 pub struct Args {
@@ -33,6 +34,10 @@ pub struct Args {
     /// Directory for Parquet and CTF, otherwise file; '-' for standard output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+
+    /// The event whose stacks are exported, if several have some
+    #[arg(short, long, value_name = "EVENT")]
+    event: Option<String>,
 
     /// Replace an earlier export
     #[arg(short, long)]
@@ -98,21 +103,25 @@ Examples:
   klogger export boot.klog --to lttng -o boot    then: lttng-cputop boot
   klogger export boot.klog --to json -o - | jq .pid
   klogger export boot.klog -o tables             Parquet tables
+  klogger export x.klog --to folded -o - | flamegraph.pl > x.svg
 
 docs/exports.md describes what each format contains.";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     open::write_as_private_as(&args.file);
+    check(&args, &reader)?;
     match args.to {
         Target::Export(Exporter::Directory(exporter)) => to_directory(&args, &reader, exporter),
         Target::Export(Exporter::File(exporter)) => {
             let bar = progress_bar(reader.totals().0, "exporting");
             let mut report = |done, _total| bar.set_position(done);
+            let event = args.event.as_deref();
             to_file(&args, exporter.suffix(), |sink| {
-                let damage = exporter.write(&reader, sink, &mut report).map_err(unwritten)?;
+                let made = exporter.write(&reader, event, sink, &mut report).map_err(unwritten)?;
                 bar.finish_and_clear();
-                open::warn_of(&reader, &damage);
+                open::warn_of(&reader, &made.damage);
+                made.notes.iter().for_each(|note| messages::note(&format!("note: {note}")));
                 Ok(())
             })
         }
@@ -123,6 +132,19 @@ pub fn run(args: Args) -> Outcome {
                 text::write(&reader, &choice, format, sink, &bar)
             })
         }
+    }
+}
+
+/// Whether the log has what the format is made of, before anything is written.
+fn check(args: &Args, reader: &Reader) -> Result<(), Failure> {
+    let event = args.event.as_deref();
+    let refused = |e: Refused| Failure::new(e.message).help(e.help);
+    match args.to {
+        Target::Export(Exporter::File(exporter)) => exporter.check(reader, event).map_err(refused),
+        Target::Export(Exporter::Directory(_)) | Target::Text(_) => match event {
+            None => Ok(()),
+            Some(_) => Err(refused(Refused::no_event(args.to.name()))),
+        },
     }
 }
 

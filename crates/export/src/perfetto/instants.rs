@@ -7,8 +7,9 @@ use super::proto::{
     Annotated, Data, DebugAnnotation, Interned, InternedData, TracePacket, TrackEvent,
     TrackEventType,
 };
-use super::slices::{Lane, Part, Slices, Whose, Written};
+use super::slices::{Lane, Slices, Written};
 use super::tracks::{self, GLOBAL, Tracks, sequenced};
+use crate::pairing::{Part, whose};
 use crate::roles::owner;
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
@@ -261,15 +262,6 @@ impl Instants {
             Some((tid, tgid)) => (self.tracks.thread(tid, tgid, out), Some(tid)),
             None => (self.tracks.cpu(cpu, out), tid),
         }
-    }
-}
-
-fn whose(event: &EventRef, on: Place, thread: Option<i64>) -> Whose {
-    match (on, event.origin, thread) {
-        (Place::Any, ..) | (_, Origin::Recorder, _) => Whose::Any,
-        (_, Origin::Thread { stream, .. }, _) => Whose::User(stream),
-        (Place::Thread, Origin::Cpu(_), Some(tid)) => Whose::Thread(tid),
-        (Place::Thread | Place::Cpu, Origin::Cpu(cpu), _) => Whose::Cpu(cpu),
     }
 }
 

@@ -13,7 +13,7 @@ mod proto;
 mod slices;
 mod tracks;
 
-use crate::exporter::{FileExporter, Format, Report};
+use crate::exporter::{FileExporter, Format, Report, Written};
 use crate::roles::{Role, int, int_of, text_of};
 use crate::states::States;
 use crate::switches::{Switch, is_recorded, not_recorded};
@@ -64,11 +64,13 @@ impl FileExporter for Perfetto {
     fn write(
         &self,
         reader: &Reader,
+        _: Option<&str>,
         sink: &mut dyn Write,
         report: Report,
-    ) -> io::Result<Vec<Damage>> {
+    ) -> io::Result<Written> {
         let later = write(reader, sink, report)?;
-        Ok(reader.damage().iter().chain(&later).cloned().collect())
+        let damage = reader.damage().iter().chain(&later).cloned().collect();
+        Ok(Written { damage, notes: Vec::new() })
     }
 }
 

@@ -7,45 +7,15 @@
 //! of the thread or CPU, or one below it, a lane.
 
 use super::proto::{TrackEvent, TrackEventType};
+use crate::pairing::{Key, Part, Whose, parts};
 use klogger_log::event::EventRef;
 use klogger_log::origin::Origin;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Decode, Place, Slice};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Slices that wait for their ends at most: a log may have any number of begins.
 const OPEN_MAX: usize = 1 << 16;
-
-/// A slice that an event begins or ends.
-pub struct Part {
-    /// The same for both events.
-    slice: usize,
-    pub name: String,
-    pub on: Place,
-    /// The fields that must be equal.
-    by: Vec<usize>,
-    /// The field whose decoded text is part of the name.
-    pub label: Option<usize>,
-}
-
-/// Where a slice is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Whose {
-    Cpu(u16),
-    /// A thread in events of the kernel.
-    Thread(i64),
-    /// A thread of a program that logs itself: its stream.
-    User(u32),
-    Any,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    slice: usize,
-    whose: Whose,
-    values: Vec<u64>,
-}
 
 /// A slice that has begun.
 struct Open {
@@ -90,13 +60,7 @@ pub struct Slices {
 
 impl Slices {
     pub fn new(events: &[EventLayout]) -> Slices {
-        let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
-        let (mut begins, mut ends) = (Vec::new(), Vec::new());
-        for event in events {
-            begins
-                .push(event.begins.iter().map(|slice| part(event, slice, &mut numbers)).collect());
-            ends.push(event.ends.iter().map(|slice| part(event, slice, &mut numbers)).collect());
-        }
+        let (begins, ends) = parts(events).into_iter().unzip();
         Slices { begins, ends, open: HashMap::new(), lanes: HashMap::new() }
     }
 
@@ -230,28 +194,6 @@ impl Lanes {
         lane.push((from, until));
         number
     }
-}
-
-impl Part {
-    fn key(&self, event: &EventRef, whose: Whose) -> Key {
-        let value = |i: &usize| {
-            event.layout.fields.get(*i).and_then(|f| event.value(f).bits()).unwrap_or_default()
-        };
-        Key { slice: self.slice, whose, values: self.by.iter().map(value).collect() }
-    }
-}
-
-fn part<'e>(
-    event: &'e EventLayout,
-    slice: &'e Slice,
-    numbers: &mut HashMap<(&'e str, &'e str), usize>,
-) -> Part {
-    let next = numbers.len();
-    let number = *numbers.entry((&event.schema, &slice.name)).or_insert(next);
-    let place = |name: &String| event.fields.iter().position(|f| f.name == *name);
-    let by: Vec<usize> = slice.by.iter().filter_map(place).collect();
-    let label = by.iter().copied().find(|i| matches!(event.fields[*i].decode, Decode::Table(_)));
-    Part { slice: number, name: slice.name.clone(), on: slice.on, by, label }
 }
 
 #[cfg(test)]
