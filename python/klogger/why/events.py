@@ -59,7 +59,7 @@ class Events:
     """`gaps`: where events are missing: cpu (-1: any), since, until. `names`: of threads, `calls`
     of system calls, `stacks`: functions by number, innermost first; `objects`: what descriptors
     are; `locks`: names of variables by process and address. `costs`: ns of each type of event, with
-    its probe.
+    its probe. `kernel`: numbers of threads of the kernel that were there before the recording.
     """
 
     begin: int
@@ -73,6 +73,7 @@ class Events:
     objects: dict[int, str] = field(default_factory=dict)
     locks: dict[tuple[int, int], str] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
+    kernel: frozenset[int] = frozenset()
 
     def name(self, pid: int) -> str:
         return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
@@ -179,6 +180,16 @@ def read(log: Log) -> Events:
         objects=objects(log),
         locks=locks(log),
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
+        kernel=kernel(log),
+    )
+
+
+def kernel(log: Log) -> frozenset[int]:
+    """kthreadd, which is thread 2, and its children."""
+    if "PROCESS_EXISTS" not in log.events:
+        return frozenset()
+    return frozenset(
+        pid for (pid,) in log.rows("SELECT pid FROM PROCESS_EXISTS WHERE 2 IN (pid, ppid)")
     )
 
 

@@ -117,6 +117,7 @@ def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants) -> Parts
 
 def of_ran(events: Events, found: Spans, bins: Bins) -> Array:
     own = bins.number(RAN, "user code")
+    kernel = bins.number(RAN, "kernel thread")
     minor = bins.number(RAN, "page fault", "minor")
     major = bins.number(RAN, "page fault", "major")
     ends = bins.number(RAN, "system call", "exit")
@@ -130,6 +131,7 @@ def of_ran(events: Events, found: Spans, bins: Bins) -> Array:
     no_number = bins.number(RAN, "system call", "without a number")
     by_call |= {EXITS: ends, NOT_IN_CALL: own, NO_NUMBER: no_number}
     chosen = np.array([by_call[n] for n in numbers.tolist()], dtype="i4")[which]
+    chosen[(chosen == own) & found.threads.kernel[found.thread]] = kernel
     chosen[found.fault == 1] = minor
     chosen[found.fault == 2] = major
     chosen[found.unsure] = unsure

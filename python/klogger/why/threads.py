@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,8 @@ from klogger.why.events import ENDED, Array, Events
 
 # Tables of events that only the threads of a log have.
 OWN = ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "UNRETURNED", "FAULTED", "SLEPT_BEFORE")
+# Of kthreadd, which makes all other threads of the kernel: the second one since the kernel began.
+KTHREADD = 2
 # Numbers of threads are smaller, unless the log is damaged: the kernel's limit.
 PID_MAX = 1 << 22
 
@@ -43,12 +45,13 @@ class Places:
 @dataclass
 class Threads:
     """Lives of threads. `first[i]`: when it began, or was first seen, `born[i]`: it was made during
-    the recording. Ordered by number and time.
+    the recording, `kernel[i]`: it is the kernel's. Ordered by number and time.
     """
 
     pid: Array
     first: Array
     born: Array
+    kernel: Array = field(default_factory=lambda: np.zeros(0, bool))
 
     @cached_property
     def numbers(self) -> tuple[Places, Array, Array]:
@@ -92,9 +95,21 @@ def lives(events: Events) -> Threads:
     ]
     rows += reused(events, places, seen, last)
     rows.sort()
-    return Threads(
+    found = Threads(
         *(np.array([row[i] for row in rows], dtype=t) for i, t in enumerate(("i8", "i8", "?")))
     )
+    return replace(found, kernel=of_kernel(events, found))
+
+
+def of_kernel(events: Events, threads: Threads) -> Array:
+    """A child of kthreadd that executes a program, as a helper of the kernel, is none."""
+    kernel = ~threads.born & np.isin(threads.pid, sorted(events.kernel))
+    made, executed = events.tables["PROCESS_FORK"], events.tables["PROCESS_EXEC"]
+    made = made[made["parent"] == KTHREADD]
+    kernel[threads.at(made["pid"], made["time"])] = True
+    life = threads.at(executed["pid"], executed["time"])
+    kernel[life[life >= 0]] = False
+    return kernel
 
 
 def spans_of(places: Places, tables: list[Array], end: int) -> tuple[Array, Array]:
