@@ -53,10 +53,10 @@ POINT = np.dtype(
         ("thread", "i4"),
         ("ref", "i4"),
         ("woken", "i4"),
-        ("cpu", "i4"),
         ("kind", "i1"),
     ]
 )
+BYTES = np.dtype((np.void, POINT.itemsize))
 # Threads are worked on together that have about so many events: arrays of that many stay in the
 # caches of a CPU.
 GROUP = 1 << 17
@@ -131,7 +131,6 @@ class Some:
         made["thread"] = np.repeat(np.arange(self.first, self.behind), np.diff(bounds))
         made["kind"] = kind
         made["ref"] = rows
-        made["cpu"] = one.table["cpu"][rows]
         return made
 
     def scheduling(self) -> Array:
@@ -144,7 +143,6 @@ class Some:
         starts["time"] = self.threads.first[self.first : self.behind]
         born = self.threads.born[self.first : self.behind]
         starts["kind"] = np.where(born, Point.BORN, Point.BEFORE)
-        starts["cpu"] = -1
         points = ordered(np.concatenate([
             starts, self.points("BACK", Point.BACK), blocked,
             self.points("PREEMPTED", Point.PREEMPTED), self.points("WOKEN", Point.WOKEN),
@@ -183,7 +181,7 @@ class Some:
         made["kind"][::2] = kind
         kept = np.repeat(begins < ends["time"], 2)
         kept[1::2] = True
-        return made if kept.all() else made[kept]
+        return made if kept.all() else made.view(BYTES)[kept].view(POINT)
 
     def call_times(self, called: Array) -> Array:
         """The first call of a thread may have begun before the recording, or before the thread:
@@ -202,7 +200,8 @@ def ordered(points: Array) -> Array:
     bits, first = widths(points)
     if not bits:
         return points[np.lexsort((points["kind"], points["time"], points["thread"]))]
-    return points[np.argsort(keys(points, bits, first), kind="stable")]
+    order = np.argsort(keys(points, bits, first), kind="stable")
+    return points.view(BYTES)[order].view(POINT)
 
 
 def merged(parts: list[Array]) -> Array:
@@ -214,7 +213,9 @@ def merged(parts: list[Array]) -> Array:
     bits, first = widths(many, few)
     if not bits or not is_sorted(key := keys(many, bits, first)):
         return ordered(np.concatenate([few, many]))
-    return np.insert(many, np.searchsorted(key, keys(few, bits, first), side="right"), few)
+    places = np.searchsorted(key, keys(few, bits, first), side="right")
+    # As bytes: field by field it takes three times as long.
+    return np.insert(many.view(BYTES), places, few.view(BYTES)).view(POINT)
 
 
 def widths(*parts: Array) -> tuple[int, int]:
@@ -270,11 +271,9 @@ def with_losses(events: Events, threads: Threads, points: Array) -> Array:
     here = np.arange(len(points))
     at = np.maximum.accumulate(np.where(SCHEDULING[kind], here, 0))
     until = untils(events, threads, points)
-    ran, gone, cpu = (
-        kind[at] == Point.BACK,
-        np.isin(kind[at], (Point.GONE, Point.RENUMBERED)),
-        points["cpu"][at],
-    )
+    ran, gone = kind[at] == Point.BACK, np.isin(kind[at], (Point.GONE, Point.RENUMBERED))
+    cpu = np.full(len(points), -1)
+    cpu[ran] = events.tables["BACK"]["cpu"][points["ref"][at[ran]]]
     cuts = np.zeros(len(points), dtype=bool)
     cuts[~ran] = touched(gaps, time[~ran], until[~ran])
     everywhere = gaps["cpu"] == -1
