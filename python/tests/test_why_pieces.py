@@ -86,3 +86,14 @@ def test_memory_per_event_has_a_limit():
     """
     small, large = 300_000, 600_000
     assert (peak(large) - peak(small)) / (large - small) < 250
+
+
+def test_the_path_of_one_of_many_threads():
+    """Parts number threads with 32 bits, a path puts more into one number."""
+    tables = {name: np.zeros(0, reading.dtype(name)) for name in reading.COLUMNS}
+    rows = [{"time": pid, "pid": pid, "cpu": pid} for pid in range(1, 101)]
+    tables["BACK"] = reading.table_of("BACK", rows)
+    events = reading.Events(0, 200, tables, reading.gaps_of([]))
+    made = answer.of_events(events, Choice(threads=[100]))
+    assert made.path
+    assert {pid for column in made.path.columns for _, pid, _, _ in column} == {100}

@@ -284,4 +284,4 @@ def leaves(
         share = np.floor(amount * high).astype("i8") - np.floor(amount * low).astype("i8")
         amounts[:, column] = np.minimum(share, left)
         left = left - amounts[:, column]
-    return Leaves(node[chosen], left, amounts, begin, end, parts.thread[part])
+    return Leaves(node[chosen], left, amounts, begin, end, parts.thread[part].astype("i8"))
