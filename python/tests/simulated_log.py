@@ -41,8 +41,8 @@ def declared(played: Recording) -> LogFile:
             comm = name_of(task.pid).encode()
             log.add(RECORDER, 0, "PROCESS_EXISTS", pid=task.pid, tgid=task.pid, ppid=1, comm=comm,
                     command=b"")  # fmt: skip
-    for key, (name, peer) in OBJECTS.items():
-        log.add(0, 0, "OBJECT", object=key, peer=peer, name=name.encode())
+    for key, name in OBJECTS.items():
+        log.add(0, 0, "OBJECT", object=key, name=name.encode())
     # Without a ledger that says more, the log ends with its last event.
     log.add(RECORDER, played.events.end - played.events.begin, "MARK")
     return log

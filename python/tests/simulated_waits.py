@@ -29,8 +29,7 @@ STACKS = {
     13: ["__schedule", "schedule", "pipe_write", "vfs_write", *ENTRY],
 }  # fmt: skip
 FILE, SOCKET, PIPE = 0xF11E, 0x50C, 0x9199000000000000
-OBJECTS = {FILE: ("/data/file", 0), SOCKET: ("socket:[7]", 0),
-           PIPE: ("pipe:[0]", 0), PIPE + 1: ("pipe:[1]", 0)}  # fmt: skip
+OBJECTS = {FILE: "/data/file", SOCKET: "socket:[7]", PIPE: "pipe:[0]", PIPE + 1: "pipe:[1]"}
 # Of what wakes a thread; numbers of soft interrupts.
 THREAD, TIMER, SOFT, DEVICE = 0, 1, 2, 3
 NET_RX, BLOCK = 3, 4

@@ -272,6 +272,31 @@ def test_a_circle_of_waits_ends_and_is_told():
     assert made.notes == ["1 waits for each other in a circle were not followed"]
 
 
+def test_threads_of_the_kernel_run_no_user_code():
+    """7 was there, 8 and 9 were made by kthreadd, and 9 executed a program; 10 is a program's, as
+    is the 7 that came later.
+    """
+    made = [(20, 8, 2), (20, 9, 2), (20, 10, 5), (60, 7, 5)]
+    rows = {
+        "PROCESS_FORK": [{"time": t, "pid": pid, "parent": by} for t, pid, by in made],
+        "PROCESS_EXEC": [{"time": 25, "pid": 9, "old_pid": 9}],
+        "BACK": [{"time": 5, "pid": 7}, *({"time": 30 + pid, "pid": pid} for pid in (8, 9, 10)),
+                 {"time": 70, "pid": 7}],
+        "BLOCKED": [{"time": 15, "pid": 7, "state": 1}, *({"time": 50 + pid, "pid": pid,
+                    "state": 1, "call": -1} for pid in (8, 9, 10)),
+                    {"time": 80, "pid": 7, "state": 1}],
+    }  # fmt: skip
+    found = reading.Events(
+        0, 100, {name: reading.table_of(name, rows.get(name, [])) for name in reading.COLUMNS},
+        reading.gaps_of([]), kernel=frozenset([2, 7]),
+    )  # fmt: skip
+    made_of = times(answer.of_events(found, Choice()).own)
+    own = {name: ns for (name, bin_), ns in made_of.items() if bin_ == Bin(RAN, "user code")}
+    kernel = {name: ns for (name, bin_), ns in made_of.items() if bin_.kind == "kernel thread"}
+    assert kernel == {"thread 7": 10, "thread 8": 20}
+    assert own == {"thread 7": 10, "thread 9": 20, "thread 10": 20}
+
+
 def check_real_log(seed: int, folder: Path) -> list[str]:
     played = play(seed)
     with klogger.open(write(played, folder / f"{seed}.klog")) as log:

@@ -171,6 +171,23 @@ def test_a_quota(why, program):
     assert (first["group"], first["kind"]) == ("could run", "throttled")
 
 
+def threads_of_the_kernel():
+    stats = [path.read_text().rpartition(")") for path in Path("/proc").glob("[0-9]*/stat")]
+    return [name.split()[0] for name, _, rest in stats if rest.split()[1] == "2"]
+
+
+def test_threads_of_the_kernel_run_no_user_code(why):
+    threads = threads_of_the_kernel()
+    if not threads:
+        pytest.skip("this /proc has no threads of the kernel")
+    why("-a", "--", "sh", "-c", f"sync; sleep 0.3; exit {CODE}")
+    chosen = [word for one in threads for word in ("--thread", one)]
+    answer, _ = why(why.file, *chosen, code=0)
+    sums_are_right(answer)
+    assert bins(answer, "ran", "kernel thread")
+    assert not bins(answer, "ran", "user code")
+
+
 @pytest.mark.full("a hundred recordings")
 def test_planted_causes_are_first(why, program):
     """Of each kind of cause ten times; the right one is first in at least 95 of 100."""

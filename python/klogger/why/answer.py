@@ -16,13 +16,14 @@ from klogger.log import Log
 from klogger.log import open as opened
 from klogger.why import choice as choosing
 from klogger.why import events as reading
-from klogger.why import follow, operated, parts, spans
+from klogger.why import follow, operated, parts, threads
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
 from klogger.why.choice import RECORD, Choice
-from klogger.why.events import Array, Events
+from klogger.why.events import Array, Events, distinct
 from klogger.why.follow import Followed, Node
 from klogger.why.operated import Operated
 from klogger.why.path import Path
+from klogger.why.threads import Threads
 
 CHAINS = 3
 # Chains of less of the elapsed time say nothing.
@@ -152,8 +153,7 @@ def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _:
             help=f"record with '{RECORD}', or 'klogger record -s {reading.SCHEMA}'",
         )
     progress("reading")
-    found = reading.read(log)
-    answer = of_events(found, choice, progress, command_of(log))
+    answer = of_events(reading.read(log), choice, progress, command_of(log))
     answer.notes += notes(log)
     return answer
 
@@ -180,24 +180,27 @@ def of_events(
     progress("threads")
     events = reading.checked(events)
     bins = Bins()
-    found = spans.find(events)
-    whole = parts.find(events, found, bins)
-    first = choosing.first_of(found.threads, command)
+    lived = threads.lives(events)
+    whole = parts.find(events, lived, bins)
+    first = choosing.first_of(lived, command)
     if first is not None:
-        whole = choosing.since_exec(whole, events, found.threads, first)
-    picked = choosing.chosen(events, found.threads, whole, choice, first)
-    names = [events.name(int(pid)) for pid in found.threads.pid]
+        whole = choosing.since_exec(whole, events, lived, first)
+    # The parts say all that is needed from here on, and take as much memory.
+    events.tables.clear()
+    picked = choosing.chosen(events, lived, whole, choice, first)
+    names = [events.name(int(pid)) for pid in lived.pid]
     unique = sorted(set(names))
     numbers = {name: number for number, name in enumerate(unique)}
     program = np.array([numbers[name] for name in names] or [0], dtype="i8")
     progress("who waited for whom")
+    overlaps = follow.Overlaps(whole)
     spans_of = (picked.lives, picked.since, picked.until)
-    own = follow.follow(whole, *spans_of, program, bound=False)
+    own = follow.follow(overlaps, *spans_of, program, bound=False)
     path = None
     if len(picked.lives) == 1:
         path = Path(int(picked.since[0]), int(picked.until[0]))
-    followed = follow.follow(whole, *spans_of, program, each=path.add if path else ignore)
-    pids = found.threads.pid
+    followed = follow.follow(overlaps, *spans_of, program, each=path.add if path else ignore)
+    pids = lived.pid
     answer = Answer(
         title=picked.title,
         elapsed=own.whole,
@@ -205,7 +208,7 @@ def of_events(
         own=lines(own, bins, unique, pids),
         followed=lines(followed, bins, unique, pids),
         chains=chains(followed, bins, unique, pids),
-        threads=table(found, whole, bins, events),
+        threads=table(lived, whole, bins, events),
         tree=branches(followed, bins, unique),
         path=walk(path, followed, bins, pids, events) if path else None,
     )
@@ -297,19 +300,27 @@ def totals(found: Followed) -> list[int]:
     return sums
 
 
+# So many parts are summed up at a time.
+BATCH = 1 << 18
+
+
 def cells(whole: parts.Parts, width: int) -> tuple[Array, Array, Array]:
     """Threads, the bins that each has, and ns. There may be too many of both for a matrix."""
-    key = whole.thread * width + whole.bin
-    order = np.argsort(key, kind="stable")
-    key, ns = key[order], whole.ns[order]
-    begins = np.flatnonzero(np.r_[True, key[1:] != key[:-1]][: len(key)])
-    sums = np.add.reduceat(ns, begins) if len(begins) else ns
-    return key[begins] // max(width, 1), key[begins] % max(width, 1), sums
+    keys, sums = [np.zeros(0, "i8")], [np.zeros(0, "i8")]
+    for first in range(0, len(whole.thread), BATCH):
+        rows = slice(first, first + BATCH)
+        key, which = distinct(whole.thread[rows].astype("i8") * width + whole.bin[rows])
+        keys.append(key)
+        sums.append(np.bincount(which, whole.until[rows] - whole.since[rows]).astype("i8"))
+    key, which = np.unique(np.concatenate(keys), return_inverse=True)
+    total = np.zeros(len(key), "i8")
+    np.add.at(total, which, np.concatenate(sums))
+    return key // max(width, 1), key % max(width, 1), total
 
 
-def table(found: spans.Spans, whole: parts.Parts, bins: Bins, events: Events) -> list[Thread]:
+def table(lived: Threads, whole: parts.Parts, bins: Bins, events: Events) -> list[Thread]:
     """All threads, those with most time first."""
-    pids = found.threads.pid
+    pids = lived.pid
     thread, bin_, ns = cells(whole, len(bins.all))
     group = np.array([GROUPS.index(one.group) for one in bins.all], dtype="i8")
     sums = np.zeros((len(pids), len(GROUPS)), "i8")

@@ -13,7 +13,7 @@ from klogger.numerals import agreed
 from klogger.why.events import Array, Events
 from klogger.why.operations import Operations, Slowest
 from klogger.why.parts import Parts
-from klogger.why.points import Threads
+from klogger.why.threads import Threads
 
 RECORD = "klogger why -- COMMAND"
 
@@ -59,11 +59,14 @@ def since_exec(whole: Parts, events: Events, threads: Threads, first: int) -> Pa
     times = executed["time"][executed["pid"] == threads.pid[first]]
     if not len(times):
         return whole
-    since = np.where(whole.thread == first, np.maximum(whole.since, times[0]), whole.since)
-    kept = whole.until > since
-    left = np.minimum(whole.amounts, (whole.until - since)[:, None])
-    return Parts(whole.thread[kept], since[kept], whole.until[kept], whole.bin[kept],
-                 whole.target[kept], left[kept])  # fmt: skip
+    begin, behind = np.searchsorted(whole.thread, [first, first + 1])
+    since = np.searchsorted(whole.until[begin:behind], times[0], side="right") + begin
+    left = whole.without(int(begin), int(since))
+    if since < behind and left.since[begin] < times[0]:
+        left.since[begin] = times[0]
+        ns = left.until[begin] - left.since[begin]
+        left.amounts[begin] = np.minimum(left.amounts[begin], ns)
+    return left
 
 
 def chosen(
@@ -72,9 +75,7 @@ def chosen(
     """`first`: the life of the command's first thread, which is meant if nobody is asked for."""
     if not len(threads.pid):
         raise Failure("the log has no events of any thread", help=f"record with '{RECORD}'")
-    begins, ends = np.full(len(threads.pid), events.end), np.zeros(len(threads.pid), "i8")
-    np.minimum.at(begins, whole.thread, whole.since)
-    np.maximum.at(ends, whole.thread, whole.until)
+    begins, ends = whole.lasted(len(threads.pid), events.end)
     rows, title = asked_for(events, threads, choice, first)
     since = np.maximum(begins, choice.since if choice.since is not None else events.begin)
     until = np.minimum(ends, choice.until if choice.until is not None else events.end)

@@ -57,9 +57,9 @@ AMOUNTS = ("took", "so_far", "interrupted", "stolen")
 @dataclass
 class Events:
     """`gaps`: where events are missing: cpu (-1: any), since, until. `names`: of threads, `calls`
-    of system calls, `stacks`: functions by number, innermost first; `objects`: name and peer;
-    `locks`: names of variables by process and address.
-    `costs`: ns of each type of event, with its probe; `probe`: of a probe that logs nothing.
+    of system calls, `stacks`: functions by number, innermost first; `objects`: what descriptors
+    are; `locks`: names of variables by process and address. `costs`: ns of each type of event, with
+    its probe. `kernel`: numbers of threads of the kernel that were there before the recording.
     """
 
     begin: int
@@ -70,11 +70,10 @@ class Events:
     groups: dict[int, int] = field(default_factory=dict)
     calls: dict[int, str] = field(default_factory=dict)
     stacks: dict[int, list[str]] = field(default_factory=dict)
-    objects: dict[int, tuple[str, int]] = field(default_factory=dict)
+    objects: dict[int, str] = field(default_factory=dict)
     locks: dict[tuple[int, int], str] = field(default_factory=dict)
-    interrupts: dict[int, str] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
-    probe: float = 0.0
+    kernel: frozenset[int] = frozenset()
 
     def name(self, pid: int) -> str:
         return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
@@ -125,13 +124,39 @@ def checked(events: Events) -> Events:
 
 
 def within(table: Array, begin: int, end: int) -> Array:
+    amounts = [name for name in AMOUNTS if name in (table.dtype.names or ())]
     time = np.clip(table["time"], begin, end)
-    table = table[np.argsort(time, kind="stable")]
-    table["time"] = np.clip(table["time"], begin, end)
-    for column in AMOUNTS:
-        if column in (table.dtype.names or ()):
-            table[column] = np.clip(table[column], 0, NS_MAX)
+    # Most of the memory is tables: one that is as it should be is not copied.
+    is_whole = is_sorted(time) and (time == table["time"]).all()
+    for name in amounts:
+        least, most = table[name].min(initial=0), table[name].max(initial=0)
+        is_whole = is_whole and 0 <= least <= most <= NS_MAX
+    if is_whole:
+        return table
+    order = np.argsort(time, kind="stable")
+    table, time = table[order], time[order]
+    table["time"] = time
+    for column in amounts:
+        table[column] = np.clip(table[column], 0, NS_MAX)
     return table
+
+
+def is_sorted(values: Array) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def distinct(keys: Array) -> tuple[Array, Array]:
+    """As numpy.unique, with the place of each: without sorting, where they are small. None of them
+    is negative.
+    """
+    behind = int(keys.max(initial=0)) + 1
+    if behind > 4 * len(keys):
+        return np.unique(keys, return_inverse=True)
+    place = np.zeros(behind, "i8")
+    place[keys] = 1
+    unique = np.flatnonzero(place)
+    place[unique] = np.arange(len(unique))
+    return unique, place[keys]
 
 
 def read(log: Log) -> Events:
@@ -155,6 +180,16 @@ def read(log: Log) -> Events:
         objects=objects(log),
         locks=locks(log),
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
+        kernel=kernel(log),
+    )
+
+
+def kernel(log: Log) -> frozenset[int]:
+    """kthreadd, which is thread 2, and its children."""
+    if "PROCESS_EXISTS" not in log.events:
+        return frozenset()
+    return frozenset(
+        pid for (pid,) in log.rows("SELECT pid FROM PROCESS_EXISTS WHERE 2 IN (pid, ppid)")
     )
 
 
@@ -166,13 +201,10 @@ def first_of(log: Log) -> int:
     return int(found or 0)
 
 
-def objects(log: Log) -> dict[int, tuple[str, int]]:
+def objects(log: Log) -> dict[int, str]:
     if "OBJECT" not in log.events:
         return {}
-    return {
-        key: (name or "", peer)
-        for key, name, peer in log.rows("SELECT object, name, peer FROM OBJECT")
-    }
+    return {key: name or "" for key, name in log.rows("SELECT object, name FROM OBJECT")}
 
 
 def locks(log: Log) -> dict[tuple[int, int], str]:
@@ -187,10 +219,9 @@ def fetch(log: Log, table: str) -> Array:
         return np.zeros(0, dtype(table))
     there = {one.name for one in event.fields} | {"time", "cpu"}
     columns = [name for name in dtype(table).names or () if name in there]
-    found = log.connection.execute(
-        f"SELECT {', '.join(columns)} FROM main.{table} ORDER BY time, serial"
-    ).fetchnumpy()
+    # In any order, as DuckDB takes longer to sort than all else takes: see `checked`.
+    found = log.connection.execute(f"SELECT {', '.join(columns)} FROM main.{table}").fetchnumpy()
     made = np.zeros(len(found["time"]), dtype(table))
     for name in columns:
-        made[name] = np.ma.filled(found[name], -1 if name == "cpu" else 0)
+        made[name] = np.ma.filled(found.pop(name), -1 if name == "cpu" else 0)
     return made

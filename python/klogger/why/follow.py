@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from klogger.failure import Failure
-from klogger.why.events import Array
-from klogger.why.parts import AMOUNTS, NOBODY, Parts
+from klogger.why.events import Array, distinct
+from klogger.why.parts import AMOUNTS, Parts
 
 # A chain of more threads is cut; each thread of a chain is another one.
 DEPTH_MAX = 32
 # So many overlaps of spans and parts are worked on at a time.
-BATCH = 1 << 20
+BATCH = 1 << 17
 # So many overlaps are followed below the first level. Of many threads that all wait for one, each
 # overlaps with all that this one did.
 OVERLAPS_MAX = 30 << 20
@@ -115,17 +115,11 @@ class Queue:
     chain: Array
 
 
-@dataclass
 class Overlaps:
     """The parts of threads by time."""
 
-    parts: Parts
-    width: int = 0
-    key: Array = field(default_factory=lambda: np.zeros(0, "i8"))
-    end: Array = field(default_factory=lambda: np.zeros(0, "i8"))
-
-    def __post_init__(self) -> None:
-        parts = self.parts
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
         self.width = int(parts.until.max(initial=0)) + 2
         threads = int(parts.thread.max(initial=0)) + 1
         if self.width * (threads + 1) >= 2**63:
@@ -133,32 +127,42 @@ class Overlaps:
                 "the recording is too long for so many threads",
                 help="cut it with 'klogger cat --from TIME --to TIME -o SHORT.klog'",
             )
-        self.key = parts.thread * self.width + parts.since
-        self.end = parts.thread * self.width + parts.until
+        self.key = parts.thread.astype("i8")
+        self.key *= self.width
+        self.key += parts.since
 
-    def count(self, queue: Queue) -> int:
-        low = np.searchsorted(self.end, queue.thread * self.width + queue.since, side="right")
-        high = np.searchsorted(self.key, queue.thread * self.width + queue.until, side="left")
-        return int(np.maximum(high - low, 0).sum())
+    def places(self, thread: Array, since: Array, until: Array) -> tuple[Array, Array]:
+        """For each span, the first of the parts in it, and how many they are."""
+        before, parts = thread.astype("i8") * self.width, self.parts
+        low = np.searchsorted(self.key, before + since, side="right")
+        # The one before may reach into it.
+        at = np.maximum(low - 1, 0)
+        if len(self.key):
+            low -= (low > 0) & (parts.thread[at] == thread) & (parts.until[at] > since)
+        high = np.searchsorted(self.key, before + until, side="left")
+        return low, np.maximum(high - low, 0)
 
     def of(
-        self, thread: Array, since: Array, until: Array
+        self,
+        thread: Array,
+        since: Array,
+        until: Array,
+        places: tuple[Array, Array] | None = None,
     ) -> Iterator[tuple[Array, Array, Array, Array]]:
         """For each overlap of a span and a part: the numbers of both, begin and end."""
-        low = np.searchsorted(self.end, thread * self.width + since, side="right")
-        high = np.searchsorted(self.key, thread * self.width + until, side="left")
-        upto = np.cumsum(np.maximum(high - low, 0))
+        low, count = places or self.places(thread, since, until)
+        upto = np.cumsum(count)
         for first in range(0, int(upto[-1]) if len(upto) else 0, BATCH):
             place = np.arange(first, min(first + BATCH, int(upto[-1])))
             span = np.searchsorted(upto, place, side="right")
-            part = high[span] - (upto[span] - place)
+            part = (low + count)[span] - (upto[span] - place)
             begin = np.maximum(self.parts.since[part], since[span])
             end = np.minimum(self.parts.until[part], until[span])
             yield span, part, begin, end
 
 
 def follow(
-    parts: Parts,
+    overlaps: Overlaps,
     roots: Array,
     since: Array,
     until: Array,
@@ -174,35 +178,51 @@ def follow(
         found.add(some)
         each(some)
 
-    overlaps, found = Overlaps(parts), Followed()
+    found = Followed()
     number = numbering(found.nodes)
     queue = Queue(roots, since, until, np.full(len(roots), TOP),
                   np.zeros((len(roots), 0), "i8"))  # fmt: skip
     room = OVERLAPS_MAX
     for depth in range(DEPTH_MAX):
+        places = overlaps.places(queue.thread, queue.since, queue.until)
         if depth:
-            room -= overlaps.count(queue)
+            room -= int(places[1].sum())
         if room < 0:
             found.left = len(queue.thread)
             ends(holes(queue, np.zeros(len(queue.thread), "i8")))
             break
         covered, coming = np.zeros(len(queue.thread), "i8"), []
-        for span, part, begin, end in overlaps.of(queue.thread, queue.since, queue.until):
+        for one in overlaps.of(queue.thread, queue.since, queue.until, places):
+            span, part, begin, end = one
             covered += np.bincount(span, end - begin, minlength=len(covered)).astype("i8")
-            node = number(queue.node[span], program[parts.thread[part]], parts.bin[part])
-            target = parts.target[part] if bound else np.full(len(part), NOBODY)
-            chain = np.concatenate([queue.chain[span], queue.thread[span][:, None]], axis=1)
-            circle = (target >= 0) & (chain == target[:, None]).any(axis=1)
-            found.cut += int(circle.sum())
-            goes_on = (target >= 0) & ~circle & (depth + 1 < DEPTH_MAX)
-            ends(leaves(parts, part, begin, end, node, ~goes_on))
-            coming.append(Queue(target[goes_on], begin[goes_on], end[goes_on], node[goes_on],
-                                chain[goes_on]))  # fmt: skip
+            node = number(queue.node[span], program[overlaps.parts.thread[part]],
+                          overlaps.parts.bin[part])  # fmt: skip
+            goes_on, chain, circles = followed(overlaps.parts, queue, span, part)
+            if not bound or depth + 1 == DEPTH_MAX:
+                goes_on, chain = goes_on[:0], chain[:0]
+            found.cut += circles if bound else 0
+            stays = np.ones(len(part), bool)
+            stays[goes_on] = False
+            ends(leaves(overlaps.parts, part, begin, end, node, np.flatnonzero(stays)))
+            coming.append(Queue(overlaps.parts.target[part[goes_on]].astype("i8"), begin[goes_on],
+                                end[goes_on], node[goes_on], chain))  # fmt: skip
         ends(holes(queue, covered))
         if not any(len(one.thread) for one in coming):
             break
         queue = together(coming)
     return found
+
+
+def followed(parts: Parts, queue: Queue, span: Array, part: Array) -> tuple[Array, Array, int]:
+    """Which of these overlaps are waits for a thread, and the threads above each; and how many
+    others are, of threads that wait for each other in a circle.
+    """
+    target = parts.target[part]
+    rows = np.flatnonzero(target >= 0)
+    above = span[rows]
+    chain = np.concatenate([queue.chain[above], queue.thread[above][:, None]], axis=1)
+    circle = (chain == target[rows][:, None]).any(axis=1)
+    return rows[~circle], chain[~circle], int(circle.sum())
 
 
 def together(parts: list[Queue]) -> Queue:
@@ -212,14 +232,17 @@ def together(parts: list[Queue]) -> Queue:
     )  # fmt: skip
 
 
-def numbering(nodes: list[Node]) -> Callable[[Array, Array, Array], Array]:
+Numbering = Callable[[Array, Array, Array], Array]
+
+
+def numbering(nodes: list[Node]) -> Numbering:
     """What gives numbers to nodes, by the node above, program and bin of each."""
     known: dict[Node, int] = {}
 
     def number(above: Array, program: Array, bin_: Array) -> Array:
         programs, width = int(program.max(initial=0)) + 1, int(bin_.max(initial=0)) + 1
         keys = (above * programs + program) * width + bin_
-        unique, which = np.unique(keys, return_inverse=True)
+        unique, which = distinct(keys)
         made = []
         for key in unique.tolist():
             rest, bin_number = divmod(key, width)
@@ -253,7 +276,7 @@ def leaves(
     parts: Parts, part: Array, begin: Array, end: Array, node: Array, chosen: Array
 ) -> Leaves:
     part, begin, end = part[chosen], begin[chosen], end[chosen]
-    whole = np.maximum(parts.ns[part], 1)
+    whole = np.maximum(parts.until[part] - parts.since[part], 1)
     low, high = (begin - parts.since[part]) / whole, (end - parts.since[part]) / whole
     left = end - begin
     amounts = np.zeros((len(part), parts.amounts.shape[1]), "i8")
@@ -261,4 +284,4 @@ def leaves(
         share = np.floor(amount * high).astype("i8") - np.floor(amount * low).astype("i8")
         amounts[:, column] = np.minimum(share, left)
         left = left - amounts[:, column]
-    return Leaves(node[chosen], left, amounts, begin, end, parts.thread[part])
+    return Leaves(node[chosen], left, amounts, begin, end, parts.thread[part].astype("i8"))

@@ -65,12 +65,12 @@ def during(found: Occupants, cpu: Array, since: Array, until: Array) -> tuple[Ar
     )
     last = step == count[span]
     end = np.where(last, until[span], np.r_[begin[1:], 0])
-    who = owners(found, cpu[span], change, step, begin)
+    who = owners(found, cpu[span], change, step)
     kept = end > begin
     return span[kept], begin[kept], end[kept], who[kept]
 
 
-def owners(found: Occupants, cpu: Array, change: Array, step: Array, begin: Array) -> Array:
+def owners(found: Occupants, cpu: Array, change: Array, step: Array) -> Array:
     """Who has the CPU from a change on; before the first one in a span, who had it until then."""
     if not len(found.time):
         return np.full(len(cpu), NOT_SEEN)

@@ -3,10 +3,14 @@
 
 An event of a thread is a point; the state between two points follows from the first of them, if the
 second one can follow it. If it cannot, or if events are missing in between, the state is not known.
+
+The time of a thread with many events is cut into pieces, each with as many points on both sides as
+its spans depend on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -14,7 +18,11 @@ import numpy as np
 
 from klogger.why import points as of_points
 from klogger.why.events import IN_CALL, IN_FAULT, Array, Events
-from klogger.why.points import LEAVES, SCHEDULING, Point, Threads, untils
+from klogger.why.points import LEAVES, SCHEDULING, Point, untils
+from klogger.why.threads import Threads
+
+# Of about so many points.
+PIECE = 1 << 17
 
 
 class State(IntEnum):
@@ -32,7 +40,7 @@ AFTER = {
     Point.BEFORE: State.UNKNOWN, Point.ASLEEP: State.WAITED, Point.LOST: State.UNKNOWN,
     Point.GONE: State.GONE, Point.RENUMBERED: State.GONE,
 }  # fmt: skip
-STATES = np.array([AFTER.get(kind, State.UNKNOWN) for kind in Point])
+STATES = np.array([AFTER.get(kind, State.UNKNOWN) for kind in Point], "i1")
 # Whether the second point of the scheduler can come next; nothing comes after the end.
 NEXT = np.zeros((len(Point), len(Point)), dtype=bool)
 NEXT[Point.BACK, [*LEAVES, Point.RENUMBERED]] = True
@@ -79,9 +87,54 @@ class Spans:
         return self.until - self.since
 
 
-def find(events: Events) -> Spans:
-    threads, points = of_points.find(events)
-    return cut(events, threads, points)
+@dataclass
+class Piece:
+    """Of the points of some threads those from `first` to before `behind`, which are known in full:
+    those before and behind them are only there to tell what is known of these.
+    """
+
+    points: Array
+    first: int
+    behind: int
+
+
+def find(events: Events, threads: Threads) -> Iterator[Spans]:
+    """Of all threads, some at a time."""
+    for points in of_points.find(events, threads):
+        for piece in pieces(points):
+            yield cut(events, threads, piece)
+
+
+def pieces(points: Array) -> Iterator[Piece]:
+    """A piece begins where its thread gets a CPU. What it is doing there follows from the two ends
+    or begins of system calls before, if no page fault is under way at the first of them; and what
+    it was doing before is not told by anything behind the next one.
+    """
+    first, since = 0, 0
+    for at, before, behind in places(points) if len(points) > PIECE else ():
+        if at - first >= PIECE:
+            yield Piece(points[since:behind], first - since, at - since)
+            first, since = at, before
+    yield Piece(points[since:], first - since, len(points) - since)
+
+
+def places(points: Array) -> list[tuple[int, int, int]]:
+    """Where a piece may begin, from where on its points must be known for that, and up to where
+    those of the piece before.
+    """
+    kind, thread = np.ascontiguousarray(points["kind"]), points["thread"]
+    calls = np.flatnonzero(CALLS[kind])
+    back = np.flatnonzero(kind == Point.BACK)
+    coming = np.searchsorted(calls, back)
+    inside = (coming >= 2) & (coming < len(calls))
+    back, coming = back[inside], coming[inside]
+    before, behind = calls[coming - 2], calls[coming]
+    faults = np.r_[0, np.flatnonzero(FAULTS[kind])]
+    fault = faults[np.searchsorted(faults[1:], before, side="right")]
+    in_fault = (kind[fault] == Point.FAULT) & (thread[fault] == thread[before])
+    good = (thread[before] == thread[behind]) & ~in_fault
+    return list(zip(back[good].tolist(), before[good].tolist(), (behind[good] + 1).tolist(),
+                    strict=True))  # fmt: skip
 
 
 # A return from a signal's handler has no number, nor has a call that a debugger has forbidden.
@@ -90,118 +143,151 @@ EXITS = -2
 NOT_IN_CALL = -1
 
 
-def cut(events: Events, threads: Threads, points: Array) -> Spans:
-    kind, thread, time, ref = (points[n] for n in ("kind", "thread", "time", "ref"))
-    here = np.arange(len(points))
-    begins = np.r_[True, thread[1:] != thread[:-1]] if len(points) else np.zeros(0, dtype=bool)
-    first = np.maximum.accumulate(np.where(begins, here, 0)) if len(points) else here
+CALLS = np.isin(list(Point), [Point.CALL, Point.CALL_END, Point.ENDS])
+FAULTS = np.isin(list(Point), [Point.FAULT, Point.FAULT_END])
+OFF = np.isin(list(Point), LEAVES)
+
+
+@dataclass
+class Order:
+    """The points of a piece, column by column. `here`: their places; `first`: that of the first
+    point of the same thread.
+    """
+
+    kind: Array
+    thread: Array
+    ref: Array
+    here: Array
+    first: Array
+
+
+def order_of(points: Array) -> Order:
+    kind, thread, ref = (np.ascontiguousarray(points[n]) for n in ("kind", "thread", "ref"))
+    here = np.arange(len(points), dtype="i4")
+    begins = np.r_[True, thread[1:] != thread[:-1]][: len(points)]
+    first = np.maximum.accumulate(np.where(begins, here, 0))
+    return Order(kind, thread, ref, here, first)
+
+
+def cut(events: Events, threads: Threads, piece: Piece) -> Spans:
+    points = piece.points
+    order = order_of(points)
+    kind, thread, here = order.kind, order.thread, order.here
+    time = np.ascontiguousarray(points["time"])
     until = untils(events, threads, points)
     scheduled = SCHEDULING[kind]
-    at = np.maximum.accumulate(np.where(scheduled, here, 0)) if len(points) else here
-    state = np.where(at >= first, STATES[kind[at]], State.UNKNOWN)
-    following = next_of(scheduled, thread, here)
+    at = np.maximum.accumulate(np.where(scheduled, here, 0))
+    state = np.where(at >= order.first, STATES[kind[at]], State.UNKNOWN)
+    following = next_of(scheduled, order)
     fits = (following < 0) | NEXT[kind[at], kind[following]]
     state = np.where(fits | (state == State.GONE), state, State.UNKNOWN)
-    number = calls_of(events, points, first)
-    fault = faults_of(events, points, first)
-    unsure = unsure_of(events, points, first, number, fault)
-    kept = until > time
+    number = calls_of(events, order)
+    fault = faults_of(events, order)
+    unsure = unsure_of(events, order, number, fault)
+    next_kind = np.where(np.r_[thread[1:] == thread[:-1], False], np.r_[kind[1:], -1], -1)
+    inside = until > time
+    inside[: piece.first] = inside[piece.behind :] = False
+    kept = np.flatnonzero(inside)
+    at, following = at[kept], following[kept]
     return Spans(
-        threads, thread[kept], time[kept], until[kept], state[kept], kind[at][kept],
-        ref[at][kept], points["woken"][at][kept], number[kept], fault[kept], unsure[kept],
-        np.where(following >= 0, kind[following], -1)[kept],
-        np.where(following >= 0, ref[following], -1)[kept],
-        at[kept], kind[kept],
-        np.where(np.r_[thread[1:] == thread[:-1], False], np.r_[kind[1:], -1], -1)[kept],
+        threads, thread[kept], time[kept], until[kept], state[kept], kind[at], order.ref[at],
+        points["woken"][at], number[kept], fault[kept], unsure[kept],
+        np.where(following >= 0, kind[following], -1),
+        np.where(following >= 0, order.ref[following], -1),
+        at, kind[kept], next_kind[kept],
     )  # fmt: skip
 
 
-def next_of(chosen: Array, thread: Array, here: Array) -> Array:
+def next_of(chosen: Array, order: Order) -> Array:
     """For each point the next chosen one of its thread, behind it; -1: none."""
+    here, thread = order.here, order.thread
     if not len(here):
         return here
     far = len(here)
     coming = np.minimum.accumulate(np.where(chosen, here, far)[::-1])[::-1]
-    found = np.r_[coming[1:], far]
+    found = np.append(coming[1:], np.int32(far))
     good = found < far
-    found = np.where(good, found, 0)
+    found[~good] = 0
     return np.where(good & (thread[found] == thread), found, -1)
 
 
-def last_of(chosen: Array, here: Array, first: Array) -> Array:
+def last_of(chosen: Array, order: Order) -> Array:
     """For each point the last chosen one of its thread, itself included; -1: none."""
-    if not len(here):
-        return here
-    found = np.maximum.accumulate(np.where(chosen, here, -1))
-    return np.where(found >= first, found, -1)
+    found = np.maximum.accumulate(np.where(chosen, order.here, -1))
+    return np.where(found >= order.first, found, -1)
 
 
-def calls_of(events: Events, points: Array, first: Array) -> Array:
+def calls_of(events: Events, order: Order) -> Array:
     """The system call that a thread is in from each point on."""
-    kind, ref = points["kind"], points["ref"]
-    here = np.arange(len(points))
-    marks = np.isin(kind, [Point.CALL, Point.CALL_END, Point.ENDS])
-    at = last_of(marks, here, first)
-    numbers = np.r_[events.tables["CALLED"]["call"], events.tables["UNRETURNED"]["call"], 0]
-    inside = (at >= 0) & (kind[at] == Point.CALL)
-    found = numbers[np.where(inside, ref[at], -1)]
-    found = np.where(inside, np.where(found < 0, NO_NUMBER, found), NOT_IN_CALL)
-    return np.where((at >= 0) & (kind[at] == Point.ENDS), EXITS, found)
+    called, open_ = events.tables["CALLED"]["call"], events.tables["UNRETURNED"]["call"]
+    kind, ref = order.kind, order.ref
+    begins, ends = kind == Point.CALL, kind == Point.ENDS
+    found = np.full(len(kind), NOT_IN_CALL, "i4")
+    rows = np.flatnonzero(begins & (ref < len(called)))
+    found[rows] = called[ref[rows]]
+    rows = np.flatnonzero(begins & (ref >= len(called)))
+    found[rows] = open_[ref[rows] - len(called)]
+    found[begins & (found < 0)] = NO_NUMBER
+    found[ends] = EXITS
+    at = last_of(CALLS[kind], order)
+    return np.where(at >= 0, found[at], NOT_IN_CALL)
 
 
-def faults_of(events: Events, points: Array, first: Array) -> Array:
-    kind, ref = points["kind"], points["ref"]
-    here = np.arange(len(points))
-    at = last_of((kind == Point.FAULT) | (kind == Point.FAULT_END), here, first)
-    inside = (at >= 0) & (kind[at] == Point.FAULT)
-    major = np.r_[events.tables["FAULTED"]["major"], 0]
-    return np.where(inside, 1 + major[np.where(inside, ref[at], -1)], 0)
+def faults_of(events: Events, order: Order) -> Array:
+    kind = order.kind
+    found = np.zeros(len(kind), "i1")
+    rows = np.flatnonzero(kind == Point.FAULT)
+    if not len(rows):
+        return found
+    found[rows] = 1 + events.tables["FAULTED"]["major"][order.ref[rows]]
+    at = last_of(FAULTS[kind], order)
+    return np.where(at >= 0, found[at], 0)
 
 
-def unsure_of(events: Events, points: Array, first: Array, number: Array, fault: Array) -> Array:
+def unsure_of(events: Events, order: Order, number: Array, fault: Array) -> Array:
     """A thread leaves its CPU in a system call, or in a page fault, whose end is not in the log:
     since when it was in it is not known, nor how long it will be. Or nothing says yet whether it is
     in a system call that it was in at first.
     """
-    kind, thread = points["kind"], points["thread"]
-    here = np.arange(len(points))
-    off = np.isin(kind, LEAVES)
-    calls = np.isin(kind, [Point.CALL, Point.CALL_END, Point.ENDS])
-    says_call, says_fault, in_program = what_leaves(events, points)
+    kind, here = order.kind, order.here
+    off, calls = OFF[kind], CALLS[kind]
+    says_call, says_fault, in_program = what_leaves(events, order)
     before = np.maximum(here - 1, 0)
     out = (number[before] == NOT_IN_CALL) & says_call | (fault[before] == 0) & says_fault
     # Nothing but the end is known of an exit whose beginning is missing, or of such a call.
     out = off & out | (kind == Point.GONE) & (number[before] != EXITS)
     out |= (kind == Point.CALL_END) & (number[before] == NOT_IN_CALL)
-    wrong = out & (here > first)
-    marks = off | calls
-    last, coming = last_of(marks, here, first), next_of(marks, thread, here)
-    unsure = ((last >= 0) & wrong[last]) | ((coming >= 0) & wrong[coming])
+    wrong = out & (here > order.first)
+    unsure = np.zeros(len(kind), bool)
+    if wrong.any():
+        marks = off | calls
+        last, coming = last_of(marks, order), next_of(marks, order)
+        unsure = ((last >= 0) & wrong[last]) | ((coming >= 0) & wrong[coming])
     if len(events.tables["CALLED"]) or len(events.tables["UNRETURNED"]):
-        unsure |= unsure_at_first(points, first, calls | in_program)
+        unsure |= unsure_at_first(order, calls | in_program)
     # A page fault that is in the log is the innermost of all.
     return np.asarray(unsure & (fault == 0))
 
 
-def what_leaves(events: Events, points: Array) -> tuple[Array, ...]:
+def what_leaves(events: Events, order: Order) -> tuple[Array, ...]:
     """Of points where a thread leaves its CPU: whether it says to be in a system call or in a page
     fault whose begin was seen, or in no system call.
     """
-    call, why = np.zeros(len(points), "i8"), np.zeros(len(points), "i8")
+    call, why = np.zeros(len(order.kind), "i4"), np.zeros(len(order.kind), "i4")
     for one in LEAVES:
-        rows = points["kind"] == one
+        rows = np.flatnonzero(order.kind == one)
         table = events.tables["PREEMPTED" if one == Point.PREEMPTED else "BLOCKED"]
-        call[rows] = table["call"][points["ref"][rows]]
-        why[rows] = table["why"][points["ref"][rows]]
+        call[rows] = table["call"][order.ref[rows]]
+        why[rows] = table["why"][order.ref[rows]]
     return why & IN_CALL != 0, why & IN_FAULT != 0, call < 0
 
 
-def unsure_at_first(points: Array, first: Array, says: Array) -> Array:
+def unsure_at_first(order: Order, says: Array) -> Array:
     """Up to the first point that says whether it is in a system call: what is in none there was in
     none before, or its return would be in the log, unless events are lost.
     """
-    kind, thread = points["kind"], points["thread"]
-    here = np.arange(len(points))
-    coming = next_of(says | (kind == Point.LOST), thread, here)
-    none_before = last_of(says, here, first) < 0
-    return np.asarray(none_before & ((coming < 0) | (kind[coming] == Point.LOST)))
+    none_before = last_of(says, order) < 0
+    if not none_before.any():
+        return none_before
+    coming = next_of(says | (order.kind == Point.LOST), order)
+    return np.asarray(none_before & ((coming < 0) | (order.kind[coming] == Point.LOST)))

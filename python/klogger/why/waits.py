@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from klogger.why.bins import UNKNOWN, WAITED
+from klogger.why.bins import WAITED
 from klogger.why.events import Events
 
 # In `BLOCKED.state`.
@@ -78,12 +77,6 @@ class Wait(NamedTuple):
     waker: str
     waker_call: int
     process: int
-
-
-def wait_of(known: Sequence[int], waker: str, waker_call: int, process: int) -> Wait:
-    call, stack, state, why, lock, argument, object_, woken, source, number = known
-    return Wait(call, stack, state, why, lock != 0, argument, object_, woken != 0, source, number,
-                waker, waker_call, process)  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -227,7 +220,7 @@ def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Fou
 def object_name(events: Events, wait: Wait, call: str) -> str:
     if call not in OF_DESCRIPTORS:
         return ""
-    name = events.objects.get(wait.object, ("", 0))[0]
+    name = events.objects.get(wait.object, "")
     return NUMBERED.sub(r"\1", name)
 
 
@@ -245,6 +238,3 @@ def place(frames: list[str]) -> str:
         if not WAITING.match(frame):
             return frame if not ARCHITECTURE.match(frame) else frame.split("sys_", 1)[-1]
     return frames[0] if frames else ""
-
-
-NOT_SEEN = Found(UNKNOWN, "lost", "its wake-up is not in the log", False)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Long recordings are worked on in groups of threads and pieces of time: see `points` and
+`spans`.
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import numpy as np
+import pytest
+from simulated_recording import play
+from test_why_simulated import answered, differences, gaps_in, times
+
+from klogger.why import answer, points, spans, threads
+from klogger.why import events as reading
+from klogger.why.answer import Choice
+from klogger.why.bins import RAN, Bin
+
+
+def in_pieces(seed: int, group: int, piece: int, patch: pytest.MonkeyPatch) -> answer.Answer | None:
+    played = play(seed)
+    if seed % 2:
+        played.lose(gaps_in(played, random.Random(seed)))
+    patch.setattr(points, "GROUP", group)
+    patch.setattr(spans, "PIECE", piece)
+    return answered(played, Choice())
+
+
+def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch):
+    for seed in range(60):
+        whole = in_pieces(seed, 1 << 30, 1 << 30, monkeypatch)
+        cut = in_pieces(seed, 1, 1, monkeypatch)
+        assert (whole is None) == (cut is None)
+        if not whole or not cut:
+            continue
+        assert differences(times(cut.own), times(whole.own)) == []
+        assert differences(times(cut.followed), times(whole.followed)) == []
+        assert [one.groups for one in cut.threads] == [one.groups for one in whole.threads]
+        assert cut.notes == whole.notes
+
+
+def test_a_busy_thread_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spans, "PIECE", 1000)
+    events = reading.checked(calls(10_000))
+    found = list(spans.find(events, threads.lives(events)))
+    assert len(found) > 10
+    assert max(len(one) for one in found) < 2000
+
+
+CALL_NS, QUANTUM = 100, 200
+
+
+def calls(count: int) -> reading.Events:
+    """A thread that makes calls of 60 ns every 100 ns, and loses its CPU for 10 ns after each 200
+    of them.
+    """
+    tables = {name: np.zeros(0, reading.dtype(name)) for name in reading.COLUMNS}
+    called = tables["CALLED"] = np.zeros(count, reading.dtype("CALLED"))
+    called["time"], called["took"] = np.arange(1, count + 1) * CALL_NS, 60
+    off = tables["PREEMPTED"] = np.zeros(count // QUANTUM, reading.dtype("PREEMPTED"))
+    off["time"], off["call"] = np.arange(1, len(off) + 1) * CALL_NS * QUANTUM + 10, -1
+    back = tables["BACK"] = np.zeros(len(off) + 1, reading.dtype("BACK"))
+    back["time"][1:] = off["time"] + 10
+    for table in (called, off, back):
+        table["pid"] = 7
+    end = (count + 1) * CALL_NS
+    return reading.Events(0, end, tables, reading.gaps_of([]), calls={0: "read"})
+
+
+def peak(count: int) -> int:
+    """Bytes, with the events."""
+    tracemalloc.start()
+    try:
+        made = answer.of_events(calls(count), Choice())
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        assert times(made.own)["thread 7", Bin(RAN, "system call", "read")] == 60 * count
+
+
+def test_memory_per_event_has_a_limit():
+    """10 million events are to be answered in 2 GB. The room for parts, 80 bytes, is counted as
+    soon as it is there, and used while that for points is given back.
+    """
+    small, large = 300_000, 600_000
+    assert (peak(large) - peak(small)) / (large - small) < 250
+
+
+def test_the_path_of_one_of_many_threads():
+    """Parts number threads with 32 bits, a path puts more into one number."""
+    tables = {name: np.zeros(0, reading.dtype(name)) for name in reading.COLUMNS}
+    rows = [{"time": pid, "pid": pid, "cpu": pid} for pid in range(1, 101)]
+    tables["BACK"] = reading.table_of("BACK", rows)
+    events = reading.Events(0, 200, tables, reading.gaps_of([]))
+    made = answer.of_events(events, Choice(threads=[100]))
+    assert made.path
+    assert {pid for column in made.path.columns for _, pid, _, _ in column} == {100}
