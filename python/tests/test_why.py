@@ -7,6 +7,7 @@ import argparse
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,13 @@ def test_the_page_has_the_critical_path(
     # The axis has labels.
     assert page.count('class="axis"') >= 3
     assert "waited, timer" in page
-    assert "<script" not in page
+    # All bins sum up to the elapsed time.
+    data = re.search(r'id="flames">(.*?)</script>', page, re.S)
+    assert data is not None
+    name, whole, children = json.loads(data[1])["bins"]["root"]
+    assert (name, whole) == ("parent[20]", 1090 * US)
+    assert sum(child[1] for child in children) == whole
+    assert "child: waited, timer" in data[1]
 
 
 def test_the_path_is_whole(log: Path) -> None:

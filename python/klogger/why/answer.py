@@ -85,16 +85,6 @@ class Thread:
 
 
 @dataclass
-class Branch:
-    """A step of chains, with all that is below it; `own`: what is not."""
-
-    name: str
-    ns: int
-    own: int
-    below: list[Branch] = field(default_factory=list)
-
-
-@dataclass
 class Walk:
     """The critical path in columns, `edges` apart: of each column what was done, by the thread's
     name, its number, a bin and ns. `edges` has one more.
@@ -119,7 +109,7 @@ class Answer:
     threads: list[Thread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     operated: Operated | None = None
-    tree: list[Branch] = field(default_factory=list)
+    stacks: list[tuple[list[str], int]] = field(default_factory=list)
     path: Walk | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -209,11 +199,11 @@ def of_events(
         followed=lines(followed, bins, unique, pids),
         chains=chains(followed, bins, unique, pids),
         threads=table(lived, whole, bins, events),
-        tree=branches(followed, bins, unique),
+        stacks=stacks(followed, bins, unique),
         path=walk(path, followed, bins, pids, events) if path else None,
     )
     if choice.operations is not None:
-        answer.operated = operated.of(choice.operations, picked, whole, bins, pids)
+        answer.operated = operated.of(choice.operations, picked, overlaps, bins, pids)
     answer.notes += picked.notes
     if followed.left:
         answer.notes.append(f"{followed.left:,} waits were not followed: there are too many")
@@ -264,19 +254,17 @@ def ignore(_: follow.Leaves) -> None:
     pass
 
 
-def branches(found: Followed, bins: Bins, names: list[str]) -> list[Branch]:
-    """The nodes as trees, each beside what it was reached from; most time first."""
-    total = totals(found)
-    made = [Branch("", 0, 0)]
-    for number, node in enumerate(found.nodes[1:], 1):
-        one = bins[node.bin]
-        own = found.ends[number].whole if number in found.ends else 0
-        name = f"{names[node.program]}: {one.group}, {one.text}"
-        made.append(Branch(name, total[number], own))
-        made[node.above].below.append(made[number])
-    for branch in made:
-        branch.below.sort(key=lambda one: (-one.ns, one.name))
-    return made[follow.TOP].below
+def stacks(found: Followed, bins: Bins, names: list[str]) -> list[tuple[list[str], int]]:
+    """What ends at each node, in ns, with the way to it: program, group, bin; and for each that is
+    followed below, program and bin.
+    """
+    ways: list[list[str]] = [[]]
+    for node in found.nodes[1:]:
+        one, program = bins[node.bin], names[node.program]
+        own = [f"{program}: {one.group}, {one.text}"]
+        first = [program, one.group, one.text or one.kind]
+        ways.append(ways[node.above] + own if node.above > follow.TOP else first)
+    return [(ways[number], end.whole) for number, end in found.ends.items() if end.whole]
 
 
 def walk(path: Path, found: Followed, bins: Bins, pids: Array, events: Events) -> Walk:

@@ -13,7 +13,6 @@ from klogger.why.choice import Chosen
 from klogger.why.events import Array
 from klogger.why.follow import Overlaps
 from klogger.why.operations import Operations
-from klogger.why.parts import Parts
 
 # Values of a field, and the slowest operations, that are told apart.
 KINDS_MOST, SLOWEST_MOST = 1000, 5
@@ -94,8 +93,8 @@ def shares(overlaps: Overlaps, spans: Chosen, owner: Array, rows: Array) -> Shar
     return Shares(key // width, key % width, ns)
 
 
-def of(found: Operations, spans: Chosen, whole: Parts, bins: Bins, pids: Array) -> Operated:
-    overlaps, took = Overlaps(whole), spans.until - spans.since
+def of(found: Operations, spans: Chosen, overlaps: Overlaps, bins: Bins, pids: Array) -> Operated:
+    took = spans.until - spans.since
     made = Operated(found.what, found.by, len(took), int(np.median(took)), int(took.max()), [], [])
     slow = np.argsort(-took, kind="stable")[:SLOWEST_MOST]
     parts = shares(overlaps, spans, np.arange(len(slow)), slow)

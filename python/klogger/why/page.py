@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from klogger.document import document, text, warnings
+from klogger import flame
+from klogger.document import document, scripts, text, warnings
 from klogger.numerals import agreed
 from klogger.units import show
 from klogger.why import path_picture
@@ -26,6 +27,7 @@ STYLE = """
 ol.because li { margin: .5rem 0; }
 ol.because pre { margin: .2rem 0; font-size: .82rem; color: var(--faint); white-space: pre-wrap; }
 """
+ICICLE = "bins"
 # What is less of the elapsed time is summed up; and no more rows than these.
 LEAST, ROWS_MOST = 0.0005, 40
 Section = tuple[str, str, str]
@@ -33,6 +35,11 @@ Section = tuple[str, str, str]
 
 def page(answer: Answer, log: str) -> str:
     (first, _), *_ = list(head(answer))
+    icicle = flame.Node(answer.title)
+    # One program is what the title says.
+    first_at = 1 if len({way[0] for way, _ in answer.stacks}) == 1 else 0
+    for way, ns in answer.stacks:
+        icicle.add(way[first_at:], ns)
     made = [one for one in sections(answer, log) if one[2]]
     return document(
         answer.title,
@@ -43,6 +50,7 @@ def page(answer: Answer, log: str) -> str:
             for name, title, body in made
         ),
         style=STYLE + path_picture.STYLE,
+        scripts=scripts({}, None, {ICICLE: flame.as_json(icicle)}) if answer.stacks else "",
     )
 
 
@@ -53,6 +61,11 @@ def sections(answer: Answer, log: str) -> Iterator[Section]:
         yield "path", "Critical path", question(
             "At each moment, the thread that it waited for in the end, and what that one did."
         ) + path_picture.picture(answer.path)  # fmt: skip
+    if answer.stacks:
+        yield "icicle", "All bins", question(
+            "Where each part of the time ends: above a wait for a thread is what that one did."
+            " Click to zoom, type to search."
+        ) + flame.figure(ICICLE)  # fmt: skip
     if answer.chains:
         yield "followed", "With what those did that it waited for", followed(answer)
     if (found := answer.operated) is not None:
