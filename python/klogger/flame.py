@@ -66,16 +66,20 @@ def as_json(root: Node, unit: str = "ns", *, compared: bool = False) -> dict[str
     """What the page has: each node is a list: name, value, children (the greatest first) and, if
     `compared`, its value before. `omitted`: how many nodes were added up.
     """
-    least, omitted = root.value * LEAST, 0
+    least, least_before, omitted = root.value * LEAST, root.before * LEAST, 0
+
+    def is_shown(node: Node) -> bool:
+        gone = compared and node.before > 0 and node.before >= least_before
+        return node.value >= least or gone or node.name == OTHERS
 
     def made(node: Node) -> list[Any]:
         nonlocal omitted
         shown = sorted(
-            (c for c in node.children.values() if c.value >= least or c.name == OTHERS),
+            (c for c in node.children.values() if is_shown(c)),
             key=lambda c: (-c.value, c.name),
         )
         children = [made(child) for child in shown]
-        rest = [c for c in node.children.values() if c.value < least and c.name != OTHERS]
+        rest = [c for c in node.children.values() if not is_shown(c)]
         if rest:
             omitted += len(rest)
             values = sum(c.value for c in rest), sum(c.before for c in rest)

@@ -42,6 +42,8 @@ EVENTS = """
     1000 MARK number=7 text=half
     1090 PROCESS_EXIT pid=20
     1100 BLOCKED pid=20 next=0 call=231 state=128
+    1110 BACK pid=22 prev=0
+    1190 UNRETURNED pid=22 so_far=40 call=0
 """
 
 
@@ -64,8 +66,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         time, table, *pairs = line.split()
         row: dict[str, int | str] = {"time": int(time) * US, "cpu": 0, "serial": serial}
         row |= {name: number(value) for name, _, value in (pair.partition("=") for pair in pairs)}
-        if "took" in row:
-            row["took"] = int(row["took"]) * US
+        for name in {"took", "so_far"} & row.keys():
+            row[name] = int(row[name]) * US
         values = [row.get(name, 0) for name in columns[table]]
         con.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
     processes = [(20, "parent", 0, None), (21, "child\x1b[2J", 20 * US, None)]
@@ -162,10 +164,25 @@ def test_operations_are_told_apart_by_a_field(
     # Three stays on a CPU that end with a wait, or for good: 20, 10 and 120 µs of the parent, and
     # 30 of the child.
     assert found["elapsed_ns"] == (20 + 10 + 120 + 30) * US
-    kinds = {one["value"]: (one["ns"], one["times"], one["ran"])
+    kinds = {one["value"].rpartition("[")[2]: (one["ns"], one["times"], one["ran"])
              for one in found["operations"]["kinds"]}  # fmt: skip
-    assert kinds == {"0": (50 * US, 2, 50 * US), "20": (10 * US, 1, 10 * US),
-                     "21": (120 * US, 1, 120 * US)}  # fmt: skip
+    assert kinds == {"0]": (50 * US, 2, 50 * US), "20]": (10 * US, 1, 10 * US),
+                     "21]": (120 * US, 1, 120 * US)}  # fmt: skip
+
+
+def test_from_one_event_to_the_next_of_its_kind(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = operations_of(capsys, log, "--operation", "back..back", "--thread", 20)
+    assert (found["operations"]["times"], found["elapsed_ns"]) == (1, 970 * US)
+    assert [note for note in found["notes"] if "began and did not end" in note]
+
+
+def test_a_call_that_does_not_return(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the one that is looked for."""
+    found = operations_of(capsys, log, "--operation", "call:read")
+    assert (found["operations"]["times"], found["elapsed_ns"]) == (1, 40 * US)
+    assert [note for note in found["notes"] if "1 call of read had not returned" in note]
 
 
 def test_the_slowest_operations(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +216,7 @@ def test_the_page_has_the_critical_path(
     name, whole, children = json.loads(data[1])["bins"]["root"]
     assert (name, whole) == ("parent[20]", 1090 * US)
     assert sum(child[1] for child in children) == whole
-    assert "child: waited, timer" in data[1]
+    assert ": waited, timer" in data[1]
 
 
 def test_the_path_is_whole(log: Path) -> None:

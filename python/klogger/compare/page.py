@@ -22,6 +22,8 @@ DIFFERENCES = 40
 # Of each analysis: those with the greatest change come first.
 CURVES = 4
 HEADS = ("", "what", "", "A", "B", "change", "between", "seen from", "less or more")
+# Stacks that B has not: those with most time.
+GONE = 5
 # A mark at the edge is a change of at least this factor.
 FACTOR_MAX = 2.0
 MARK_WIDTH, MARK_HEIGHT = 150, 16
@@ -54,13 +56,21 @@ def graph(one: ComparedAnalysis) -> dict[str, Any]:
 
 def flame_of(one: ComparedAnalysis) -> str:
     """The place of a flame graph, and what its colours say."""
-    gone = sum(value for stack, value in one.stacks[0].items() if stack not in one.stacks[1])
+    left = [(value, stack) for stack, value in one.stacks[0].items() if stack not in one.stacks[1]]
+    gone = sum(value for value, _ in left)
     whole = sum(one.stacks[0].values()) or 1.0
     said = (
         "As wide as in B; red is more than in A, blue less, of one run. What was found is shown, "
         f"whether or not chance explains it. Stacks that B has not were {gone / whole:.1%} of A."
     )
-    return f'{flame.figure(one.analysis.name)}<p class="note">{text(said)}</p>'
+    items = "".join(
+        f"<li>{value / whole:.1%}: {text(' < '.join(stack.split(flame.SEPARATOR)[:-4:-1]))}</li>"
+        for value, stack in sorted(left, reverse=True)[:GONE]
+    )
+    return (
+        f'{flame.figure(one.analysis.name)}<p class="note">{text(said)}</p>'
+        f'<ul class="note">{items}</ul>'
+    )
 
 
 def title(one: ComparedAnalysis) -> str:

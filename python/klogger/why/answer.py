@@ -18,10 +18,11 @@ from klogger.why import choice as choosing
 from klogger.why import events as reading
 from klogger.why import follow, operated, parts, threads
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
-from klogger.why.choice import RECORD, Choice
+from klogger.why.choice import Choice
 from klogger.why.events import Array, Events, distinct
 from klogger.why.follow import Followed, Node
 from klogger.why.operated import Operated
+from klogger.why.operations import RECORD
 from klogger.why.path import Path
 from klogger.why.threads import Threads
 
@@ -172,12 +173,12 @@ def of_events(
     bins = Bins()
     lived = threads.lives(events)
     whole = parts.find(events, lived, bins)
-    first = choosing.first_of(lived, command)
-    if first is not None:
-        whole = choosing.since_exec(whole, events, lived, first)
+    own_lives = choosing.lives_of(events, lived, command)
+    if len(own_lives):
+        whole = choosing.since_exec(whole, events, lived, int(own_lives[0]))
     # The parts say all that is needed from here on, and take as much memory.
     events.tables.clear()
-    picked = choosing.chosen(events, lived, whole, choice, first)
+    picked = choosing.chosen(events, lived, whole, choice, own_lives)
     names = [events.name(int(pid)) for pid in lived.pid]
     unique = sorted(set(names))
     numbers = {name: number for number, name in enumerate(unique)}

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from klogger.failure import Failure
-from klogger.numerals import agreed
+from klogger.units import printable
 from klogger.why.events import Array, Events
-from klogger.why.operations import Operations, Slowest
+from klogger.why.operations import RECORD, Operations, Slowest
 from klogger.why.parts import Parts
 from klogger.why.threads import Threads
-
-RECORD = "klogger why -- COMMAND"
 
 
 @dataclass
@@ -47,10 +45,14 @@ class Chosen:
     notes: list[str] = field(default_factory=list)
 
 
-def first_of(threads: Threads, command: int | None) -> int | None:
-    """The life of the command's first thread; None: there is no command, or it has no event."""
+def lives_of(events: Events, threads: Threads, command: int | None) -> Array:
+    """Those of the command's first thread. Another thread that executes a program has its number
+    from then on: that is one more.
+    """
     found = np.flatnonzero(threads.pid == (-1 if command is None else command))
-    return int(found[0]) if len(found) else None
+    executed = events.tables["PROCESS_EXEC"]
+    other = executed["old_pid"][executed["pid"] == command] if len(found) else np.zeros(0, "i4")
+    return found if ((other > 0) & (other != command)).any() else found[:1]
 
 
 def since_exec(whole: Parts, events: Events, threads: Threads, first: int) -> Parts:
@@ -70,13 +72,13 @@ def since_exec(whole: Parts, events: Events, threads: Threads, first: int) -> Pa
 
 
 def chosen(
-    events: Events, threads: Threads, whole: Parts, choice: Choice, first: int | None
+    events: Events, threads: Threads, whole: Parts, choice: Choice, command: Array
 ) -> Chosen:
-    """`first`: the life of the command's first thread, which is meant if nobody is asked for."""
+    """`command`: the lives of its first thread, which are meant if nobody is asked for."""
     if not len(threads.pid):
         raise Failure("the log has no events of any thread", help=f"record with '{RECORD}'")
     begins, ends = whole.lasted(len(threads.pid), events.end)
-    rows, title = asked_for(events, threads, choice, first)
+    rows, title = asked_for(events, threads, choice, command)
     since = np.maximum(begins, choice.since if choice.since is not None else events.begin)
     until = np.minimum(ends, choice.until if choice.until is not None else events.end)
     if choice.operations is not None:
@@ -91,7 +93,7 @@ def chosen(
 
 
 def asked_for(
-    events: Events, threads: Threads, choice: Choice, first: int | None
+    events: Events, threads: Threads, choice: Choice, command: Array
 ) -> tuple[Array, str]:
     """Whether each life is, and what they are called."""
     names = np.array([events.name(int(pid)) for pid in threads.pid])
@@ -105,11 +107,11 @@ def asked_for(
         if not rows.any():
             raise Failure(
                 f"no thread of the log is called '{title}'",
-                help="it has: " + ", ".join(sorted(set(names.tolist()))[:8]),
+                help="it has: " + ", ".join(map(printable, sorted(set(names.tolist()))[:8])),
             )
         return rows, title
-    if first is not None and choice.operations is None:
-        return np.arange(len(threads.pid)) == first, str(names[first])
+    if len(command) and choice.operations is None:
+        return np.isin(np.arange(len(threads.pid)), command), str(names[command[0]])
     return np.ones(len(threads.pid), bool), "all threads"
 
 
@@ -131,8 +133,4 @@ def operations(
     if not len(kept):
         raise Failure(f"no {found.what} is of these threads, and at that time",
                       help="leave out --thread, --program and --between")  # fmt: skip
-    made = Chosen(lives[kept], found.since[kept], found.until[kept], found.what, kept)
-    if found.unpaired:
-        made.notes.append(f"{agreed(f'{found.unpaired:,} operations')} of {found.what} began and"
-                          " did not end in the log: they are left out")  # fmt: skip
-    return made
+    return Chosen(lives[kept], found.since[kept], found.until[kept], found.what, kept, found.notes)

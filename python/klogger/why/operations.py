@@ -6,6 +6,7 @@ declares, or from the begin to the end of a system call.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +15,21 @@ import numpy as np
 from klogger import happened
 from klogger.failure import Failure
 from klogger.log import Event, Log
+from klogger.numerals import agreed
 from klogger.sqltext import identifier, literal
+from klogger.units import printable
 from klogger.why.events import Array
 
+RECORD = "klogger why -- COMMAND"
 BETWEEN = ".."
 THREAD, CPU = "thread", "cpu"
+CALL = "call"
 
 
 @dataclass
 class Operations:
     """One row for each, in ns since the log began. `value`: of the field that they are told apart
-    by, as text; "" if there is none. `unpaired`: beginnings without an end in the log.
+    by, as text; "" if there is none. `notes`: what is left out.
     """
 
     what: str
@@ -32,8 +37,8 @@ class Operations:
     since: Array
     until: Array
     value: Array
-    unpaired: int = 0
     by: str = ""
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.pid)
@@ -42,25 +47,38 @@ class Operations:
 @dataclass
 class Pairing:
     """What an end must have in common with its beginning: fields of both, and `on`: the thread, the
-    CPU, or nothing else.
+    CPU, or nothing else. `restarts`: the next beginning is an end, too.
     """
 
     begin: Event
     end: Event
     fields: list[str] = field(default_factory=list)
     on: str = THREAD
+    restarts: bool = False
 
 
 def find(log: Log, what: str, by: str = "") -> Operations:
-    """`what`: EVENT..EVENT of a thread, a slice, or the name of a system call. `by`: a field of the
-    first event, or else of the last one.
+    """`what`: EVENT..EVENT of a thread, a slice as [SCHEMA:]NAME, or a system call as [call:]NAME.
+    `by`: a field of the first event, or else of the last one.
     """
     if BETWEEN in what:
         first, _, last = what.partition(BETWEEN)
-        return paired(log, what, Pairing(event_of(log, first), event_of(log, last)), by)
-    if (pairing := slice_of(log, what)) is not None:
+        begin, end = event_of(log, first), event_of(log, last)
+        return paired(log, what, Pairing(begin, end, restarts=begin == end), by)
+    schema, _, name = what.rpartition(":")
+    slices = slices_of(log, name, schema)
+    call = None if schema not in ("", CALL) else call_of(log, name)
+    found = [f"{one}:{name}" for one in slices] + [f"{CALL}:{name}"] * (call is not None)
+    if len(found) > 1:
+        raise Failure(f"'{printable(what)}' is several things", help="give " + ", or ".join(found))
+    if call is not None:
+        return calls(log, name, call, by)
+    for pairing in slices.values():
         return paired(log, what, pairing, by)
-    return calls(log, what, by)
+    raise Failure(
+        f"'{printable(what)}' is no operation",
+        help="give EVENT..EVENT, a slice of a schema, or the name of a system call",
+    )
 
 
 def event_of(log: Log, name: str) -> Event:
@@ -68,22 +86,24 @@ def event_of(log: Log, name: str) -> Event:
     return log.events[name.upper()]
 
 
-def slice_of(log: Log, name: str) -> Pairing | None:
+def slices_of(log: Log, name: str, schema: str) -> dict[str, Pairing]:
+    """Those of this name, by their schemata; `schema`: only that of this one, if it has a name."""
     found = log.preamble.get("events")
     events = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
-    def of(key: str) -> list[tuple[Event, dict[str, Any]]]:
-        return [
-            (log.events[one["name"]], declared)
+    def of(key: str) -> dict[str, tuple[Event, dict[str, Any]]]:
+        return {
+            str(one.get("schema")): (log.events[one["name"]], declared)
             for one in events if one.get("name") in log.events
             for declared in one.get(key) or [] if declared.get("name") == name
-        ]  # fmt: skip
+        }  # fmt: skip
 
     begins, ends = of("begins"), of("ends")
-    if not begins or not ends:
-        return None
-    (begin, declared), (end, _) = begins[0], ends[0]
-    return Pairing(begin, end, list(declared.get("by") or []), declared.get("on") or THREAD)
+    return {
+        own: Pairing(begin, ends[own][0], list(declared.get("by") or []),
+                     declared.get("on") or THREAD, restarts=True)
+        for own, (begin, declared) in begins.items() if own in ends and schema in ("", own)
+    }  # fmt: skip
 
 
 def rows_of(log: Log, event: Event, pairing: Pairing, is_begin: bool, by: str) -> str:
@@ -99,7 +119,11 @@ def rows_of(log: Log, event: Event, pairing: Pairing, is_begin: bool, by: str) -
     table = f'main."{event.name}"'
     has = by in columns
     decoded = f"(SELECT *{log.events.decoded(event, table)} FROM {table})" if has else table
-    value = f"{columns[by]}::VARCHAR" if has else "NULL"
+    value = "NULL"
+    if has:
+        is_thread = any(one.name == by and one.decode == "thread" for one in event.fields)
+        named = f"klogger.thread({columns[by]}, time)" if is_thread else columns[by]
+        value = f"{named}::VARCHAR"
     # A value is decoded, and what must be equal is not.
     joined = f"JOIN (SELECT time AS t, serial AS s, cpu AS c, {value} AS value FROM {decoded})" \
         " AS d ON e.time = d.t AND e.serial = d.s AND e.cpu IS NOT DISTINCT FROM d.c" if has \
@@ -117,61 +141,106 @@ def paired(log: Log, what: str, pairing: Pairing, by: str) -> Operations:
     if by and by not in known:
         raise Failure(f"the events of {what} have no field '{by}'",
                       help="they have: " + ", ".join(sorted(known)))  # fmt: skip
-    parts = [rows_of(log, pairing.begin, pairing, True, by),
-             rows_of(log, pairing.end, pairing, False, by)]  # fmt: skip
+    parts = [rows_of(log, pairing.begin, pairing, True, by)]
+    if pairing.begin != pairing.end:
+        parts.append(rows_of(log, pairing.end, pairing, False, by))
     keys = len(pairing.fields) + (pairing.on in (THREAD, CPU))
     partition = f"PARTITION BY {', '.join(f'k{n}' for n in range(keys))} " if keys else ""
-    steps = " UNION ALL ".join(parts)
-    found = log.connection.execute(f"""
-        SELECT pid, time AS since, until, coalesce(value, next_value, '') AS value, ends FROM (
+    ends = "true" if pairing.restarts else "NOT lead(begins) OVER w"
+    names = sorted({pairing.begin.name, pairing.end.name})
+    log.connection.execute(f"""
+        CREATE OR REPLACE TEMP TABLE why_operation AS
+        SELECT pid, NULL AS place, time AS from_ns, CASE WHEN ends THEN until END AS to_ns,
+               coalesce(value, next_value, '') AS value
+        FROM (
             SELECT pid, time, begins, value, lead(time) OVER w AS until, lead(value) OVER w
-                   AS next_value, coalesce(NOT lead(begins) OVER w, false) AS ends
-            FROM ({steps}) WINDOW w AS ({partition}ORDER BY time, serial)
-        ) WHERE begins ORDER BY since, pid
-    """).fetchnumpy()
-    ends = np.ma.filled(found["ends"], False).astype(bool)
-    made = of_rows(what, by, found, ends)
+                   AS next_value, {ends} AS ends
+            FROM ({" UNION ALL ".join(parts)}) WINDOW w AS ({partition}ORDER BY time, serial)
+        ) WHERE begins
+    """)
+    found = log.connection.execute(
+        f"SELECT pid, from_ns AS since, to_ns AS until, value FROM klogger.broken('why_operation',"
+        f" {names}) WHERE to_ns IS NOT NULL AND NOT broken ORDER BY since, pid"
+    ).fetchnumpy()
+    made = of_rows(what, by, found)
+    made.notes += left_out(log, what, names)
     return some(made, f"the log has no {pairing.begin.name} with a {pairing.end.name} behind it")
 
 
-def calls(log: Log, name: str, by: str) -> Operations:
+def left_out(log: Log, what: str, names: list[str]) -> Iterator[str]:
+    """Of `why_operation`: without an end, but for those of threads that have ended; and those in
+    which events are missing.
+    """
+    gone = "false"
+    if {"PROCESS_EXIT", "PROCESS_FORK"} <= log.events.keys():
+        last = "SELECT max(time) FROM {} AS e WHERE e.pid = o.pid AND e.time <= o.from_ns"
+        gone = (f"coalesce(({last.format('PROCESS_EXIT')}) >"
+                f" coalesce(({last.format('PROCESS_FORK')}), -1), false)")  # fmt: skip
+    open_, broken = log.rows(f"""
+        SELECT count(*) FILTER (to_ns IS NULL AND NOT {gone}),
+               count(*) FILTER (to_ns IS NOT NULL AND broken)
+        FROM klogger.broken('why_operation', {names}) AS o
+    """)[0]
+    if open_:
+        yield (f"{agreed(f'{open_:,} operations')} of {what} began and did not end in the log:"
+               " they are left out")  # fmt: skip
+    if broken:
+        yield (f"{agreed(f'{broken:,} operations')} of {what} are left out: events are missing"
+               " while they lasted")  # fmt: skip
+
+
+def call_of(log: Log, name: str) -> int | None:
     known = log.rows(
-        f"SELECT value::BIGINT FROM klogger.decoding WHERE decoding = 'syscall' AND text ="
+        "SELECT value::BIGINT FROM klogger.decoding WHERE decoding = 'syscall' AND text ="
         f" {literal(name)}"
     )
-    if not known:
-        raise Failure(
-            f"'{name}' is no operation",
-            help="give EVENT..EVENT, a slice of a schema, or the name of a system call",
-        )
+    return int(known[0][0]) if known else None
+
+
+def calls(log: Log, name: str, number: int, by: str) -> Operations:
+    """From the begin of each call to its end, or to that of the recording."""
     event = log.events.get("CALLED")
-    if event is None:
-        raise Failure("the log has no system calls", help="record with 'klogger why -- COMMAND'")
+    quick = "SELECT count(*) FROM klogger.parameter WHERE name = 'calls' AND value = 0 AND schema" \
+        " = 'waits'"  # fmt: skip
+    if event is None or log.rows(quick)[0][0]:
+        raise Failure("system calls were not recorded",
+                      help=f"record with '{RECORD}', without --depth quick")  # fmt: skip
     if by and by not in {one.name for one in event.fields}:
         raise Failure(f"a system call has no field '{by}'",
                       help="it has: " + ", ".join(one.name for one in event.fields))  # fmt: skip
     value = f"{identifier(by)}::VARCHAR" if by else "''"
     table = "main.CALLED"
+    open_ = f"""UNION ALL SELECT pid, time - so_far, time, '(not returned)', true
+        FROM main.UNRETURNED WHERE call = {number} AND so_far BETWEEN 1 AND time"""
     found = log.connection.execute(f"""
-        SELECT c.pid, time - took AS since, time AS until, coalesce({value}, '') AS value
+        SELECT c.pid, time - took AS since, time AS until, coalesce({value}, '') AS value,
+               false AS open
         FROM (SELECT *{log.events.decoded(event, table) if by else ""} FROM {table}
-              WHERE call = {int(known[0][0])} AND took BETWEEN 1 AND time) AS c
+              WHERE call = {number} AND took BETWEEN 1 AND time) AS c
+        {open_ if "UNRETURNED" in log.events else ""}
         ORDER BY since, pid
     """).fetchnumpy()
-    made = of_rows(name, by, found, np.ones(len(found["pid"]), bool))
-    return some(made, f"the log has no call of {name} from its begin to its end")
+    made = of_rows(name, by, found)
+    if open_calls := int(np.count_nonzero(found["open"])):
+        made.notes.append(f"{agreed(f'{open_calls:,} calls')} of {name} had not returned when the"
+                          " recording ended: they are taken up to then")  # fmt: skip
+    if "SLEPT_BEFORE" in log.events:
+        before = log.rows(f"SELECT count(*) FROM SLEPT_BEFORE WHERE call = {number}")[0][0]
+        if before:
+            made.notes.append(f"{agreed(f'{before:,} threads')} waited in {name} already when the"
+                              " recording began: these calls are left out")  # fmt: skip
+    return some(made, f"the log has no call of {name} from its begin on")
 
 
-def of_rows(what: str, by: str, found: dict[str, Any], ends: Array) -> Operations:
-    """`ends`: whether each row has an end."""
-    pid, since, until = (np.ma.filled(found[name], 0)[ends] for name in ("pid", "since", "until"))
-    value = np.ma.filled(found["value"], "")[ends]
-    return Operations(what, pid, since, until, value, int((~ends).sum()), by)
+def of_rows(what: str, by: str, found: dict[str, Any]) -> Operations:
+    pid, since, until = (np.ma.filled(found[name], 0) for name in ("pid", "since", "until"))
+    return Operations(what, pid, since, until, np.ma.filled(found["value"], ""), by)
 
 
 def some(found: Operations, otherwise: str) -> Operations:
     if not len(found):
-        raise Failure(otherwise, help="'klogger info FILE' says what the log has")
+        raise Failure(". ".join([otherwise, *found.notes]),
+                      help="'klogger info FILE' says what the log has")  # fmt: skip
     return found
 
 
