@@ -71,7 +71,7 @@ def checked(tmp_path: Path, text: str) -> list[str]:
         ("events: WORK", "events: WROK", "sums.sql:3:12: the schema has no event WROK\n"
          "  line 3: -- events: WROK\n                     ^^^^\n  help: did you mean WORK?"),
         ("picture: bars", "picture: barrs", "sums.sql:4:13: unknown kind of picture 'barrs'; known:"
-         " cdf, bars, stacked, histogram, timeline, matrix\n"
+         " cdf, bars, stacked, histogram, timeline, matrix, flame\n"
          "  line 4: -- picture: barrs x=n y=program\n"
          "                      ^^^^^\n  help: did you mean bars?"),
         ("y=program", "y=progam", "sums.sql:4:24: the picture uses column progam, which section"

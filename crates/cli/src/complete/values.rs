@@ -97,6 +97,8 @@ pub const FREE: &[&str] = &[
     "WORDS",
     "ENGINE",
     "PARAMETER=VALUE",
+    "PART",
+    "WHAT",
 ];
 
 /// The name of an argument's value.
