@@ -25,7 +25,8 @@ SELECT program, count(*) AS samples, sum(ns)::BIGINT AS cpu,
 FROM on_cpu_sample WHERE pid <> 0 GROUP BY program;
 
 -- table
-SELECT program, samples, cpu, own, cpu - own AS kernel, cpu / sum(cpu) OVER () AS share
+SELECT program, samples, cpu, own, cpu - own AS kernel,
+    coalesce(cpu / nullif(sum(cpu) OVER (), 0), 0) AS share
 FROM on_cpu_program ORDER BY cpu DESC, program;
 
 -- picture
@@ -38,5 +39,5 @@ SELECT what, mode, ns FROM (
 -- finding
 SELECT format('{} had {:.0f} % of the CPU time: {:.0f} % of it in its own code, {:.0f} % in the '
     'kernel.', program, 100 * share, 100 * own / cpu, 100 - 100 * own / cpu), share AS weight
-FROM (SELECT *, cpu / sum(cpu) OVER () AS share FROM on_cpu_program)
+FROM (SELECT *, coalesce(cpu / nullif(sum(cpu) OVER (), 0), 0) AS share FROM on_cpu_program)
 WHERE cpu > 0 QUALIFY row_number() OVER (ORDER BY cpu DESC, program) = 1;

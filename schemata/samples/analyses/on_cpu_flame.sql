@@ -34,6 +34,7 @@ SELECT stack, sum(cpu)::BIGINT AS cpu FROM (
 SELECT format('The callers of {:.0f} % of the CPU time are not known, because code has no frame '
     'pointers.', 100 * part), NULL AS weight
 FROM (
-    SELECT coalesce(sum(cpu) FILTER (list_contains(path, '[unknown]')), 0) / sum(cpu) AS part
+    SELECT coalesce(sum(cpu) FILTER (list_contains(path, '[unknown]')), 0)
+        / nullif(sum(cpu), 0) AS part
     FROM on_cpu_stack
 ) WHERE part > 0.005;
