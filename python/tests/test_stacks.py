@@ -217,6 +217,18 @@ def test_firefox(tmp_path: Path) -> None:
     assert files == {"/src/p.c", "/lib/libc.so.6"}
 
 
+def test_firefox_has_each_sample_at_its_time(tmp_path: Path) -> None:
+    """A range of time that is selected there has the samples that were taken in it."""
+    profile = json.loads(exported(sampled().write(tmp_path / "x.klog"), "firefox").read_text())
+    found = {
+        thread["name"]: (thread["samples"]["time"], thread["samples"]["weight"])
+        for thread in profile["threads"]
+    }
+    # Those at 100 and 200 have the same stack.
+    assert found["prog"] == ([0.0001, 0.0002, 0.0008], [0.001, 0.002, 0.128])
+    assert found["worker"][0] == [0.0003, 0.0004, 0.0005, 0.0006, 0.0007]
+
+
 def test_speedscope(tmp_path: Path) -> None:
     """As https://www.speedscope.app/file-format-schema.json says."""
     file = json.loads(exported(sampled().write(tmp_path / "x.klog"), "speedscope").read_text())
@@ -228,6 +240,8 @@ def test_speedscope(tmp_path: Path) -> None:
         assert (profile["type"], profile["unit"]) == ("sampled", "nanoseconds")
         assert profile["endValue"] - profile["startValue"] == sum(profile["weights"])
         program = profile["name"].partition(" (")[0]
+        # Only the order is in the format: equal stacks that follow each other are one.
+        assert len(profile["samples"]) == {"prog": 2, "worker": 5}[program]
         for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
             found[(program, *(frames[i]["name"] for i in stack))] += weight
     assert found == {path: weight for path, (_, weight) in bare("_[i]").items()}

@@ -5,7 +5,7 @@
 
 use super::frames::{Of, Paths, Shown};
 use super::kinds::Kind;
-use super::runs::{Run, runs};
+use super::runs::{Joining, Run, runs};
 use super::walk::{ThreadName, Walked};
 use crate::exporter::Report;
 use klogger_log::reader::Reader;
@@ -26,7 +26,7 @@ pub fn write(
     sink: &mut dyn Write,
     report: Report,
 ) -> io::Result<Walked> {
-    let (walked, threads) = runs(reader, kind, report);
+    let (walked, threads) = runs(reader, kind, Joining::Never, report);
     let mut strings = Strings::default();
     let tree = Tree::new(&walked.paths);
     let mut shared = shared(&walked.paths, &tree, &mut strings);
