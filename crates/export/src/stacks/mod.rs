@@ -10,6 +10,7 @@ mod folded;
 mod frames;
 mod kinds;
 mod omitted;
+mod opened;
 mod pprof;
 mod runs;
 mod speedscope;

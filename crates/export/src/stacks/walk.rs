@@ -5,8 +5,9 @@
 use super::frames::{Numbers, Paths};
 use super::kinds::{Kind, Weight};
 use super::omitted::{OPEN_MAX, Omitted};
+use super::opened::OpenSlices;
 use crate::exporter::Report;
-use crate::pairing::{Key, Part, Whose, parts, whose};
+use crate::pairing::{Key, Part, parts, whose};
 use crate::roles::{int, int_of, text_of};
 use klogger_log::builtin::Builtin;
 use klogger_log::damage::Damage;
@@ -92,7 +93,6 @@ struct Open {
     time_ns: u64,
     thread: u32,
     stack: u32,
-    origin: Origin,
 }
 
 /// How the ends of slices are found.
@@ -111,7 +111,7 @@ struct Walk {
     start_ns: u64,
     pairs: Pairs,
     owners: Vec<Option<usize>>,
-    open: HashMap<Key, Open>,
+    open: OpenSlices<Open>,
     /// By thread id: which of `threads` it is now.
     current: HashMap<i64, u32>,
     known: HashMap<ThreadName, u32>,
@@ -169,7 +169,7 @@ impl Walk {
             start_ns,
             pairs: Pairs::of(kind, events),
             owners: events.iter().map(crate::roles::owner).collect(),
-            open: HashMap::new(),
+            open: OpenSlices::default(),
             current: HashMap::new(),
             known: HashMap::new(),
             found: Walked {
@@ -220,7 +220,7 @@ impl Walk {
             *number = event.value(&event.layout.fields[*field]).bits().unwrap_or_default();
         }
         let stack = self.found.paths.of(numbers, &self.stacks);
-        Open { time_ns: event.time_ns, thread: self.thread(event), stack, origin: event.origin }
+        Open { time_ns: event.time_ns, thread: self.thread(event), stack }
     }
 
     fn end(&mut self, key: &Key, time_ns: u64, take: &mut dyn FnMut(Sample)) {
@@ -284,25 +284,15 @@ impl Walk {
 
     /// The slices of a thread that has exited end there.
     fn exit(&mut self, event: &EventRef, take: &mut dyn FnMut(Sample)) {
-        let whose = int_of(event, "pid").map(Whose::Thread);
-        let of_thread = |key: &Key| Some(key.whose) == whose;
-        let ended: Vec<_> =
-            self.open.extract_if(|key, _| of_thread(key)).map(|(_, open)| open).collect();
-        for open in ended {
+        let Some(tid) = int_of(event, "pid") else { return };
+        for open in self.open.of_thread(tid) {
             self.take(&open, event.time_ns.saturating_sub(open.time_ns), take);
         }
     }
 
     /// Events of `origin` are missing, perhaps ends.
     fn lost(&mut self, origin: Origin) {
-        let of_kernel = matches!(origin, Origin::Cpu(_));
-        let before = self.open.len();
-        self.open.retain(|key, open| match key.whose {
-            Whose::Thread(_) => !of_kernel,
-            Whose::Cpu(_) | Whose::User(_) => open.origin != origin,
-            Whose::Any => false,
-        });
-        self.found.omitted.uncertain += (before - self.open.len()) as u64;
+        self.found.omitted.uncertain += self.open.lose(origin) as u64;
     }
 
     fn finish(mut self, reader: &Reader, damage: Vec<Damage>) -> Walked {
