@@ -107,7 +107,7 @@ pub fn choose(preamble: &Preamble, name: Option<&str>) -> Result<Kind, Refused> 
         kinds.iter().map(line).collect::<Vec<_>>().join(", ")
     };
     let found = match name {
-        Some(name) => kinds.iter().find(|k| k.name == name),
+        Some(name) => kinds.iter().find(|k| k.name.eq_ignore_ascii_case(name)),
         None if kinds.len() == 1 => kinds.first(),
         None => None,
     };
