@@ -301,6 +301,31 @@ def test_slices_without_an_end_are_said(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("comm", "command"), [
+    (b"libuser-program", ""), (b"other", "/opt/libuser-program-2 -v")
+])  # fmt: skip
+def test_the_first_file_of_pprof_is_the_program(tmp_path: Path, comm: bytes, command: str) -> None:
+    """pprof prints it as that. By the name of the process, which the kernel cuts, or its command.
+    The first frames are of the kernel and of a library.
+    """
+    code = (
+        "f 0 ab - /opt/libuser-program-2\nf 1 - - /lib/libc.so.6\n"
+        "s 65537 9 end 1+30\ns 65538 9 end 0+10 1+30\n"
+    )
+    log = LogFile(stacks=KERNEL, code=code)
+    log.built_in("PROCESS_EXISTS")
+    log.event("SEEN", "stack:u32:stack", "user_stack:u32:stack", "tid:i32:thread",
+              schema="own", about=["tid"])  # fmt: skip
+    log.add(RECORDER, 0, "PROCESS_EXISTS", pid=10, tgid=10, comm=comm, command=command.encode())
+    log.add(0, 100, "SEEN", stack=7, user_stack=65537, tid=10)
+    log.add(0, 200, "SEEN", stack=7, user_stack=65538, tid=10)
+    profile = message(gzip.decompress(
+        exported(log.write(tmp_path / "x.klog"), "pprof").read_bytes()))  # fmt: skip
+    first = message(profile[3][0])
+    assert (first[1], profile[6][first[5][0]]) == ([1], b"/opt/libuser-program-2")
+    assert len(profile[3]) == 3
+
+
 def test_roles_of_a_switch(tmp_path: Path) -> None:
     log = LogFile(stacks=KERNEL)
     log.built_in("PROCESS_EXISTS")

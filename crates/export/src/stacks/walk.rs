@@ -56,6 +56,26 @@ impl ThreadName {
     }
 }
 
+/// What a process ran when it was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastProgram {
+    /// The name of its first thread; empty if the log does not say.
+    pub comm: Vec<u8>,
+    /// Its command line, or the path of its file; empty if the log does not say.
+    pub command: Vec<u8>,
+}
+
+impl LastProgram {
+    fn of(tgid: i64, processes: &Processes) -> LastProgram {
+        // 0 is that of threads whose process is not known.
+        let row = processes.row(tgid).filter(|_| tgid != 0);
+        row.map_or_else(LastProgram::default, |row| LastProgram {
+            comm: row.comm.clone(),
+            command: row.command.clone(),
+        })
+    }
+}
+
 /// A mark of the user.
 pub struct Mark {
     pub time_ns: u64,
@@ -67,6 +87,8 @@ pub struct Walked {
     pub kind: Kind,
     pub paths: Paths,
     pub threads: Vec<ThreadName>,
+    /// By process of these threads: what it ran last.
+    pub programs: HashMap<i64, LastProgram>,
     pub marks: Vec<Mark>,
     pub omitted: Omitted,
     pub damage: Vec<Damage>,
@@ -176,6 +198,7 @@ impl Walk {
                 kind: kind.clone(),
                 paths: Paths::default(),
                 threads: Vec::new(),
+                programs: HashMap::new(),
                 marks: Vec::new(),
                 omitted: Omitted::default(),
                 damage: Vec::new(),
@@ -300,6 +323,9 @@ impl Walk {
         let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss);
         self.found.omitted.lost = losses.fold(0, |sum, e| sum.saturating_add(e.count));
         self.found.omitted.open = self.open.len() as u64;
+        let tgids = self.found.threads.iter().map(|thread| thread.tgid);
+        self.found.programs =
+            tgids.map(|tgid| (tgid, LastProgram::of(tgid, &self.processes))).collect();
         self.found.damage = reader.damage().iter().chain(&damage).cloned().collect();
         self.found
     }
