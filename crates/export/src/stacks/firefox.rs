@@ -254,7 +254,9 @@ fn marks(walked: &Walked, strings: &mut Strings) -> Value {
 
 /// All of a thread but its samples.
 fn thread_head(thread: &ThreadName, walked: &Walked, markers: &Value) -> io::Result<String> {
-    let process = walked.threads.iter().find(|t| t.tid == thread.tgid).unwrap_or(thread);
+    // Threads of one process have one name for it: its last.
+    let program = walked.programs.get(&thread.tgid).filter(|program| !program.comm.is_empty());
+    let process = program.map(|program| String::from_utf8_lossy(&program.comm).into_owned());
     let head = json!({
         "processType": "default",
         "processStartupTime": 0,
@@ -265,7 +267,7 @@ fn thread_head(thread: &ThreadName, walked: &Walked, markers: &Value) -> io::Res
         "showMarkersInTimeline": true,
         "name": thread.program(),
         "isMainThread": thread.tid == thread.tgid,
-        "processName": process.program(),
+        "processName": process.unwrap_or_else(|| thread.program()),
         "pid": thread.tgid.to_string(),
         "tid": thread.tid,
         "markers": markers,
