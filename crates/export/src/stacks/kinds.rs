@@ -52,6 +52,16 @@ impl Weight {
         }
     }
 
+    /// What a weight is, for formats that do not say it.
+    pub fn unit(&self) -> String {
+        match self {
+            Weight::One => "events".into(),
+            Weight::Period(_) | Weight::Slice(_) | Weight::Switch { .. } => {
+                format!("ns of {}", self.word())
+            }
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Weight::One => "events".into(),
