@@ -134,14 +134,14 @@ def pprof(file: Path) -> tuple[dict[tuple[str, ...], list[int]], dict[str, Any]]
     texts = [text.decode() for text in profile[6]]
     assert texts[0] == ""
     one = lambda m, field: m.get(field, [0])[0]  # noqa: E731
-    functions = {one(m, 1): texts[one(m, 2)] for m in map(message, profile[5])}
-    mappings = {one(m, 1): texts[one(m, 5)] for m in map(message, profile[3])}
+    functions = {one(m, 1): texts[one(m, 2)] for m in map(message, profile.get(5, []))}
+    mappings = {one(m, 1): texts[one(m, 5)] for m in map(message, profile.get(3, []))}
     locations = {}
-    for place in map(message, profile[4]):
+    for place in map(message, profile.get(4, [])):
         lines = [functions[one(message(line), 1)] for line in place[4]]
         locations[one(place, 1)] = (lines, mappings.get(one(place, 2), ""))
     found: dict[tuple[str, ...], list[int]] = {}
-    for sample in map(message, profile[2]):
+    for sample in map(message, profile.get(2, [])):
         frames = [locations[number] for number in packed(sample[1])]
         path = [line for lines, _ in frames for line in lines][::-1]
         labels = {texts[one(m, 1)]: texts[one(m, 2)] or one(m, 3)
@@ -280,6 +280,11 @@ def test_the_weight_of_a_slice_is_its_duration(tmp_path: Path) -> None:
     assert about["comments"] == []
 
 
+def notes(stderr: str) -> list[str]:
+    found = [line.partition("note: ") for line in stderr.splitlines()]
+    return [text for _, mark, text in found if mark]
+
+
 def test_slices_without_an_end_are_said(tmp_path: Path) -> None:
     log = LogFile(stacks=KERNEL)
     waits(log)
@@ -294,10 +299,90 @@ def test_slices_without_an_end_are_said(tmp_path: Path) -> None:
     done = klogger("export", file, "--to", "folded", "-o", out)
     assert done.returncode == 0
     assert folded(out) == {("prog", "pipe_read_[k]", "schedule_[k]"): 10}
-    lines = [line for line in done.stderr.splitlines() if "note:" in line]
-    assert lines == [
-        "klogger: note: 1 of 'wait' are not counted: events were lost before they ended",
-        "klogger: note: 1 of 'wait' are not counted: they had not ended with the log",
+    assert notes(done.stderr) == [
+        "weights are ns of wait",
+        "1 of 'wait' are not counted: events were lost before they ended",
+        "1 of 'wait' are not counted: they had not ended with the log",
+    ]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_log_without_samples_is_said_to_be(tmp_path: Path, to: str) -> None:
+    """All its threads waited all the time."""
+    log = LogFile(stacks=KERNEL)
+    waits(log)
+    log.add(0, 100, "ASLEEP", pid=10, stack=7)
+    log.event("SEEN", "stack:u32:stack", schema="own")
+    file, out = log.write(tmp_path / "x.klog"), tmp_path / "out"
+    said = {}
+    for event in ("ASLEEP", "SEEN"):
+        done = klogger("export", file, "--to", to, "--event", event, "-o", out, "--force")
+        assert done.returncode == 0, done.stderr
+        said[event] = [text for text in notes(done.stderr) if not text.startswith("weights")]
+        empty(out, to)
+    assert said == {
+        "ASLEEP": [
+            "the export is empty: no ASLEEP ended in this log",
+            "1 of 'wait' are not counted: they had not ended with the log",
+        ],
+        "SEEN": ["the export is empty: no SEEN is in this log"],
+    }
+
+
+def empty(file: Path, to: str) -> None:
+    """A whole file, of one thread if its reader needs one."""
+    if to == "folded":
+        assert file.read_bytes() == b""
+    elif to == "pprof":
+        assert pprof(file)[0] == {}
+    elif to == "firefox":
+        (thread,) = json.loads(file.read_text())["threads"]
+        assert (thread["name"], thread["samples"]["length"]) == ("no samples", 0)
+        assert is_table(thread["samples"])
+    else:
+        (profile,) = json.loads(file.read_text())["profiles"]
+        assert (profile["samples"], profile["weights"], profile["endValue"]) == ([], [], 0)
+
+
+def test_folded_says_what_its_weights_are(tmp_path: Path) -> None:
+    """The file does not. An older log may have the events without the slice."""
+    counts = LogFile(stacks=KERNEL)
+    counts.event("ASLEEP", "stack:u32:stack", schema="own")
+    counts.add(0, 100, "ASLEEP", stack=7)
+    for log, unit in ((counts, "events"), (sampled(), "ns of cpu")):
+        file = log.write(tmp_path / "x.klog")
+        for to in FORMATS:
+            done = klogger("export", file, "--to", to, "-o", tmp_path / "out", "--force")
+            said = [text for text in notes(done.stderr) if text.startswith("weights")]
+            assert said == ([f"weights are {unit}"] if to == "folded" else [])
+
+
+def test_missed_samples_are_in_the_next_period(tmp_path: Path) -> None:
+    """No time is lost with them; but where events are counted, they are missing."""
+
+    def said(log: LogFile, *keys: str) -> list[str]:
+        log.ledger = [
+            {"key": key, "severity": "loss", "source": "recording", "count": 5, "text": key}
+            for key in keys
+        ]
+        _, about = pprof(exported(log.write(tmp_path / "x.klog"), "pprof"))
+        return [text for text in about["comments"] if "ledger" in text]
+
+    counts = sampled()
+    del counts.events[-1]["fields"][0]["unit"]
+    assert said(sampled(), "sample_missed") == []
+    assert said(sampled(), "sample_missed", "ring_full") == ["losses in the log's ledger: 5"]
+    assert said(counts, "sample_missed") == ["losses in the log's ledger: 5"]
+
+
+def test_a_process_has_its_last_name(tmp_path: Path) -> None:
+    """Also if its first thread, which has the name, has no sample under it."""
+    log = sampled()
+    log.add(RECORDER, 900, "PROCESS_RENAME", pid=10, comm=b"later")
+    profile = json.loads(exported(log.write(tmp_path / "x.klog"), "firefox").read_text())
+    assert [(t["name"], t["processName"]) for t in profile["threads"]] == [
+        ("prog", "later"),
+        ("worker", "later"),
     ]
 
 

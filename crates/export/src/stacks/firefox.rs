@@ -33,7 +33,7 @@ pub fn write(
     let (marks, none) = (marks(&walked, &mut strings), no_markers());
     write!(sink, "{{\"meta\":{},\"libs\":[],\"threads\":[", meta(reader, &walked))?;
     let mut first = true;
-    for (thread, runs) in walked.threads.iter().zip(&threads).filter(|(_, r)| !r.is_empty()) {
+    for (thread, runs) in &threads {
         sink.write_all(if first { b"\n" } else { b",\n" })?;
         // Marks belong to no thread: the first one shows them.
         let head = thread_head(thread, &walked, if first { &marks } else { &none })?;

@@ -2,7 +2,7 @@
 //! The samples of each thread in the order of time: 24 bytes of memory for each that is left.
 
 use super::kinds::Kind;
-use super::walk::{Walked, walk};
+use super::walk::{ThreadName, Walked, walk};
 use crate::exporter::Report;
 use klogger_log::reader::Reader;
 
@@ -25,13 +25,17 @@ pub enum Joining {
     Equal,
 }
 
-/// By thread, as in [`Walked::threads`].
+/// Those of one thread.
+pub type OfThread = (ThreadName, Vec<Run>);
+
+/// By thread: all that have samples. If there are none, a thread without samples, because programs
+/// cannot show a file without threads.
 pub fn runs(
     reader: &Reader,
     kind: &Kind,
     join: Joining,
     report: Report,
-) -> (Walked, Vec<Vec<Run>>) {
+) -> (Walked, Vec<OfThread>) {
     let mut threads: Vec<Vec<Run>> = Vec::new();
     let joined = join == Joining::Equal && !kind.weight.is_of_slices();
     let walked = walk(reader, kind, report, &mut |sample| {
@@ -49,7 +53,12 @@ pub fn runs(
             }),
         }
     });
-    threads.resize_with(walked.threads.len(), Vec::new);
     threads.iter_mut().for_each(|runs| runs.sort_by_key(|run| run.time_ns));
-    (walked, threads)
+    let named = walked.threads.iter().cloned().zip(threads);
+    let mut named: Vec<_> = named.filter(|(_, runs)| !runs.is_empty()).collect();
+    if named.is_empty() {
+        let none = ThreadName { tid: 0, tgid: 0, comm: b"no samples".to_vec() };
+        named.push((none, Vec::new()));
+    }
+    (walked, named)
 }

@@ -45,8 +45,7 @@ pub fn write(
     write!(sink, ",\"shared\":{{\"frames\":")?;
     serde_json::to_writer(&mut *sink, &frames)?;
     write!(sink, "}},\"profiles\":[")?;
-    let sampled = walked.threads.iter().zip(&threads).filter(|(_, runs)| !runs.is_empty());
-    for (n, (thread, runs)) in sampled.enumerate() {
+    for (n, (thread, runs)) in threads.iter().enumerate() {
         sink.write_all(if n > 0 { b",\n" } else { b"\n" })?;
         profile(thread, runs, &walked, sink)?;
     }

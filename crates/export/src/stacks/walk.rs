@@ -12,7 +12,7 @@ use crate::roles::{int, int_of, text_of};
 use klogger_log::builtin::Builtin;
 use klogger_log::damage::Damage;
 use klogger_log::event::EventRef;
-use klogger_log::ledger::Severity;
+use klogger_log::ledger::{Entry, Key as Cause, Severity};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::process::Processes;
@@ -106,7 +106,11 @@ impl Walked {
 
     /// What is omitted besides what was lost.
     pub fn omitted(&self) -> Vec<String> {
-        self.omitted.sentences(self.kind.weight.word())
+        let Kind { name, weight, .. } = &self.kind;
+        let done = if weight.is_of_slices() { "ended" } else { "is" };
+        let none = (self.omitted.samples == 0)
+            .then(|| format!("the export is empty: no {name} {done} in this log"));
+        none.into_iter().chain(self.omitted.sentences(weight.word())).collect()
     }
 }
 
@@ -254,6 +258,7 @@ impl Walk {
 
     fn take(&mut self, open: &Open, weight: u64, take: &mut dyn FnMut(Sample)) {
         let omitted = &mut self.found.omitted;
+        omitted.samples += 1;
         omitted.all = omitted.all.saturating_add(weight);
         if self.found.paths.partial[open.stack as usize] {
             omitted.partial = omitted.partial.saturating_add(weight);
@@ -320,7 +325,13 @@ impl Walk {
 
     fn finish(mut self, reader: &Reader, damage: Vec<Damage>) -> Walked {
         let ledger = reader.ledger(&damage);
-        let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss);
+        // The time of a sample that a timer has missed is in the period of the next.
+        let is_in_next = |e: &Entry| {
+            matches!(self.found.kind.weight, Weight::Period(_))
+                && e.key == Cause::SampleMissed.info().name
+        };
+        let losses =
+            ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !is_in_next(e));
         self.found.omitted.lost = losses.fold(0, |sum, e| sum.saturating_add(e.count));
         self.found.omitted.open = self.open.len() as u64;
         let tgids = self.found.threads.iter().map(|thread| thread.tgid);
