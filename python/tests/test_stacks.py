@@ -134,14 +134,14 @@ def pprof(file: Path) -> tuple[dict[tuple[str, ...], list[int]], dict[str, Any]]
     texts = [text.decode() for text in profile[6]]
     assert texts[0] == ""
     one = lambda m, field: m.get(field, [0])[0]  # noqa: E731
-    functions = {one(m, 1): texts[one(m, 2)] for m in map(message, profile[5])}
-    mappings = {one(m, 1): texts[one(m, 5)] for m in map(message, profile[3])}
+    functions = {one(m, 1): texts[one(m, 2)] for m in map(message, profile.get(5, []))}
+    mappings = {one(m, 1): texts[one(m, 5)] for m in map(message, profile.get(3, []))}
     locations = {}
-    for place in map(message, profile[4]):
+    for place in map(message, profile.get(4, [])):
         lines = [functions[one(message(line), 1)] for line in place[4]]
         locations[one(place, 1)] = (lines, mappings.get(one(place, 2), ""))
     found: dict[tuple[str, ...], list[int]] = {}
-    for sample in map(message, profile[2]):
+    for sample in map(message, profile.get(2, [])):
         frames = [locations[number] for number in packed(sample[1])]
         path = [line for lines, _ in frames for line in lines][::-1]
         labels = {texts[one(m, 1)]: texts[one(m, 2)] or one(m, 3)
@@ -217,6 +217,18 @@ def test_firefox(tmp_path: Path) -> None:
     assert files == {"/src/p.c", "/lib/libc.so.6"}
 
 
+def test_firefox_has_each_sample_at_its_time(tmp_path: Path) -> None:
+    """A range of time that is selected there has the samples that were taken in it."""
+    profile = json.loads(exported(sampled().write(tmp_path / "x.klog"), "firefox").read_text())
+    found = {
+        thread["name"]: (thread["samples"]["time"], thread["samples"]["weight"])
+        for thread in profile["threads"]
+    }
+    # Those at 100 and 200 have the same stack.
+    assert found["prog"] == ([0.0001, 0.0002, 0.0008], [0.001, 0.002, 0.128])
+    assert found["worker"][0] == [0.0003, 0.0004, 0.0005, 0.0006, 0.0007]
+
+
 def test_speedscope(tmp_path: Path) -> None:
     """As https://www.speedscope.app/file-format-schema.json says."""
     file = json.loads(exported(sampled().write(tmp_path / "x.klog"), "speedscope").read_text())
@@ -228,6 +240,8 @@ def test_speedscope(tmp_path: Path) -> None:
         assert (profile["type"], profile["unit"]) == ("sampled", "nanoseconds")
         assert profile["endValue"] - profile["startValue"] == sum(profile["weights"])
         program = profile["name"].partition(" (")[0]
+        # Only the order is in the format: equal stacks that follow each other are one.
+        assert len(profile["samples"]) == {"prog": 2, "worker": 5}[program]
         for stack, weight in zip(profile["samples"], profile["weights"], strict=True):
             found[(program, *(frames[i]["name"] for i in stack))] += weight
     assert found == {path: weight for path, (_, weight) in bare("_[i]").items()}
@@ -266,6 +280,11 @@ def test_the_weight_of_a_slice_is_its_duration(tmp_path: Path) -> None:
     assert about["comments"] == []
 
 
+def notes(stderr: str) -> list[str]:
+    found = [line.partition("note: ") for line in stderr.splitlines()]
+    return [text for _, mark, text in found if mark]
+
+
 def test_slices_without_an_end_are_said(tmp_path: Path) -> None:
     log = LogFile(stacks=KERNEL)
     waits(log)
@@ -280,11 +299,116 @@ def test_slices_without_an_end_are_said(tmp_path: Path) -> None:
     done = klogger("export", file, "--to", "folded", "-o", out)
     assert done.returncode == 0
     assert folded(out) == {("prog", "pipe_read_[k]", "schedule_[k]"): 10}
-    lines = [line for line in done.stderr.splitlines() if "note:" in line]
-    assert lines == [
-        "klogger: note: 1 of 'wait' are not counted: events were lost before they ended",
-        "klogger: note: 1 of 'wait' are not counted: they had not ended with the log",
+    assert notes(done.stderr) == [
+        "weights are ns of wait",
+        "1 of 'wait' are not counted: events were lost before they ended",
+        "1 of 'wait' are not counted: they had not ended with the log",
     ]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_log_without_samples_is_said_to_be(tmp_path: Path, to: str) -> None:
+    """All its threads waited all the time."""
+    log = LogFile(stacks=KERNEL)
+    waits(log)
+    log.add(0, 100, "ASLEEP", pid=10, stack=7)
+    log.event("SEEN", "stack:u32:stack", schema="own")
+    file, out = log.write(tmp_path / "x.klog"), tmp_path / "out"
+    said = {}
+    for event in ("ASLEEP", "SEEN"):
+        done = klogger("export", file, "--to", to, "--event", event, "-o", out, "--force")
+        assert done.returncode == 0, done.stderr
+        said[event] = [text for text in notes(done.stderr) if not text.startswith("weights")]
+        empty(out, to)
+    assert said == {
+        "ASLEEP": [
+            "the export is empty: no ASLEEP ended in this log",
+            "1 of 'wait' are not counted: they had not ended with the log",
+        ],
+        "SEEN": ["the export is empty: no SEEN is in this log"],
+    }
+
+
+def empty(file: Path, to: str) -> None:
+    """A whole file, of one thread if its reader needs one."""
+    if to == "folded":
+        assert file.read_bytes() == b""
+    elif to == "pprof":
+        assert pprof(file)[0] == {}
+    elif to == "firefox":
+        (thread,) = json.loads(file.read_text())["threads"]
+        assert (thread["name"], thread["samples"]["length"]) == ("no samples", 0)
+        assert is_table(thread["samples"])
+    else:
+        (profile,) = json.loads(file.read_text())["profiles"]
+        assert (profile["samples"], profile["weights"], profile["endValue"]) == ([], [], 0)
+
+
+def test_folded_says_what_its_weights_are(tmp_path: Path) -> None:
+    """The file does not. An older log may have the events without the slice."""
+    counts = LogFile(stacks=KERNEL)
+    counts.event("ASLEEP", "stack:u32:stack", schema="own")
+    counts.add(0, 100, "ASLEEP", stack=7)
+    for log, unit in ((counts, "events"), (sampled(), "ns of cpu")):
+        file = log.write(tmp_path / "x.klog")
+        for to in FORMATS:
+            done = klogger("export", file, "--to", to, "-o", tmp_path / "out", "--force")
+            said = [text for text in notes(done.stderr) if text.startswith("weights")]
+            assert said == ([f"weights are {unit}"] if to == "folded" else [])
+
+
+def test_missed_samples_are_in_the_next_period(tmp_path: Path) -> None:
+    """No time is lost with them; but where events are counted, they are missing."""
+
+    def said(log: LogFile, *keys: str) -> list[str]:
+        log.ledger = [
+            {"key": key, "severity": "loss", "source": "recording", "count": 5, "text": key}
+            for key in keys
+        ]
+        _, about = pprof(exported(log.write(tmp_path / "x.klog"), "pprof"))
+        return [text for text in about["comments"] if "ledger" in text]
+
+    counts = sampled()
+    del counts.events[-1]["fields"][0]["unit"]
+    assert said(sampled(), "sample_missed") == []
+    assert said(sampled(), "sample_missed", "ring_full") == ["losses in the log's ledger: 5"]
+    assert said(counts, "sample_missed") == ["losses in the log's ledger: 5"]
+
+
+def test_a_process_has_its_last_name(tmp_path: Path) -> None:
+    """Also if its first thread, which has the name, has no sample under it."""
+    log = sampled()
+    log.add(RECORDER, 900, "PROCESS_RENAME", pid=10, comm=b"later")
+    profile = json.loads(exported(log.write(tmp_path / "x.klog"), "firefox").read_text())
+    assert [(t["name"], t["processName"]) for t in profile["threads"]] == [
+        ("prog", "later"),
+        ("worker", "later"),
+    ]
+
+
+@pytest.mark.parametrize(("comm", "command"), [
+    (b"libuser-program", ""), (b"other", "/opt/libuser-program-2 -v")
+])  # fmt: skip
+def test_the_first_file_of_pprof_is_the_program(tmp_path: Path, comm: bytes, command: str) -> None:
+    """pprof prints it as that. By the name of the process, which the kernel cuts, or its command.
+    The first frames are of the kernel and of a library.
+    """
+    code = (
+        "f 0 ab - /opt/libuser-program-2\nf 1 - - /lib/libc.so.6\n"
+        "s 65537 9 end 1+30\ns 65538 9 end 0+10 1+30\n"
+    )
+    log = LogFile(stacks=KERNEL, code=code)
+    log.built_in("PROCESS_EXISTS")
+    log.event("SEEN", "stack:u32:stack", "user_stack:u32:stack", "tid:i32:thread",
+              schema="own", about=["tid"])  # fmt: skip
+    log.add(RECORDER, 0, "PROCESS_EXISTS", pid=10, tgid=10, comm=comm, command=command.encode())
+    log.add(0, 100, "SEEN", stack=7, user_stack=65537, tid=10)
+    log.add(0, 200, "SEEN", stack=7, user_stack=65538, tid=10)
+    profile = message(gzip.decompress(
+        exported(log.write(tmp_path / "x.klog"), "pprof").read_bytes()))  # fmt: skip
+    first = message(profile[3][0])
+    assert (first[1], profile[6][first[5][0]]) == ([1], b"/opt/libuser-program-2")
+    assert len(profile[3]) == 3
 
 
 def test_roles_of_a_switch(tmp_path: Path) -> None:
@@ -320,7 +444,9 @@ def test_which_event(tmp_path: Path, to: str) -> None:
     assert "choose one with --event: ASLEEP (time of 'wait'), SEEN (events)" in text
     assert "this log has no event 'AWAKE' with stacks" in refused(several, "--event", "AWAKE")
     file = several.write(tmp_path / "x.klog")
-    assert exported(file, to, "--event", "SEEN").stat().st_size > 0
+    # Case does not count, as in other commands.
+    for name in ("SEEN", "seen"):
+        assert exported(file, to, "--event", name).stat().st_size > 0
 
 
 def test_other_formats_have_all_events(tmp_path: Path) -> None:

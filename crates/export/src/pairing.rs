@@ -43,6 +43,11 @@ pub struct Key {
 }
 
 impl Key {
+    #[cfg(test)]
+    pub fn of_test(whose: Whose, value: u64) -> Key {
+        Key { slice: 0, whose, values: vec![value] }
+    }
+
     /// That of a thread between the roles `switch_out` and `switch_in`, by the field of its id.
     pub fn of_switch(event: &EventRef, pid: usize) -> Option<Key> {
         let tid = event.value(&event.layout.fields[pid]).int()?;

@@ -5,7 +5,7 @@
 
 use super::frames::{Of, Paths, Shown};
 use super::kinds::Kind;
-use super::runs::{Run, runs};
+use super::runs::{Joining, Run, runs};
 use super::walk::{ThreadName, Walked};
 use crate::exporter::Report;
 use klogger_log::reader::Reader;
@@ -26,14 +26,14 @@ pub fn write(
     sink: &mut dyn Write,
     report: Report,
 ) -> io::Result<Walked> {
-    let (walked, threads) = runs(reader, kind, report);
+    let (walked, threads) = runs(reader, kind, Joining::Never, report);
     let mut strings = Strings::default();
     let tree = Tree::new(&walked.paths);
     let mut shared = shared(&walked.paths, &tree, &mut strings);
     let (marks, none) = (marks(&walked, &mut strings), no_markers());
     write!(sink, "{{\"meta\":{},\"libs\":[],\"threads\":[", meta(reader, &walked))?;
     let mut first = true;
-    for (thread, runs) in walked.threads.iter().zip(&threads).filter(|(_, r)| !r.is_empty()) {
+    for (thread, runs) in &threads {
         sink.write_all(if first { b"\n" } else { b",\n" })?;
         // Marks belong to no thread: the first one shows them.
         let head = thread_head(thread, &walked, if first { &marks } else { &none })?;
@@ -254,7 +254,9 @@ fn marks(walked: &Walked, strings: &mut Strings) -> Value {
 
 /// All of a thread but its samples.
 fn thread_head(thread: &ThreadName, walked: &Walked, markers: &Value) -> io::Result<String> {
-    let process = walked.threads.iter().find(|t| t.tid == thread.tgid).unwrap_or(thread);
+    // Threads of one process have one name for it: its last.
+    let program = walked.programs.get(&thread.tgid).filter(|program| !program.comm.is_empty());
+    let process = program.map(|program| String::from_utf8_lossy(&program.comm).into_owned());
     let head = json!({
         "processType": "default",
         "processStartupTime": 0,
@@ -265,7 +267,7 @@ fn thread_head(thread: &ThreadName, walked: &Walked, markers: &Value) -> io::Res
         "showMarkersInTimeline": true,
         "name": thread.program(),
         "isMainThread": thread.tid == thread.tgid,
-        "processName": process.program(),
+        "processName": process.unwrap_or_else(|| thread.program()),
         "pid": thread.tgid.to_string(),
         "tid": thread.tid,
         "markers": markers,

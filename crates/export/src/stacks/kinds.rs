@@ -52,6 +52,16 @@ impl Weight {
         }
     }
 
+    /// What a weight is, for formats that do not say it.
+    pub fn unit(&self) -> String {
+        match self {
+            Weight::One => "events".into(),
+            Weight::Period(_) | Weight::Slice(_) | Weight::Switch { .. } => {
+                format!("ns of {}", self.word())
+            }
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Weight::One => "events".into(),
@@ -107,7 +117,7 @@ pub fn choose(preamble: &Preamble, name: Option<&str>) -> Result<Kind, Refused> 
         kinds.iter().map(line).collect::<Vec<_>>().join(", ")
     };
     let found = match name {
-        Some(name) => kinds.iter().find(|k| k.name == name),
+        Some(name) => kinds.iter().find(|k| k.name.eq_ignore_ascii_case(name)),
         None if kinds.len() == 1 => kinds.first(),
         None => None,
     };

@@ -10,6 +10,7 @@ mod folded;
 mod frames;
 mod kinds;
 mod omitted;
+mod opened;
 mod pprof;
 mod runs;
 mod speedscope;
@@ -32,6 +33,8 @@ pub struct OfStacks {
     name: &'static str,
     description: &'static str,
     suffix: &'static str,
+    /// The format has a place for what its weights are.
+    has_unit: bool,
     write: Writes,
 }
 
@@ -39,6 +42,7 @@ pub static FOLDED: OfStacks = OfStacks {
     name: "folded",
     description: "Stacks as lines of text for flamegraph.pl, inferno and speedscope",
     suffix: ".folded",
+    has_unit: false,
     write: folded::write,
 };
 
@@ -46,6 +50,7 @@ pub static PPROF: OfStacks = OfStacks {
     name: "pprof",
     description: "Stacks for 'go tool pprof' and others that read profile.proto",
     suffix: ".pb.gz",
+    has_unit: true,
     write: pprof::write,
 };
 
@@ -53,6 +58,7 @@ pub static FIREFOX: OfStacks = OfStacks {
     name: "firefox",
     description: "Stacks over time for profiler.firefox.com",
     suffix: ".firefox.json",
+    has_unit: true,
     write: firefox::write,
 };
 
@@ -60,6 +66,7 @@ pub static SPEEDSCOPE: OfStacks = OfStacks {
     name: "speedscope",
     description: "Stacks over time for speedscope.app",
     suffix: ".speedscope.json",
+    has_unit: true,
     write: speedscope::write,
 };
 
@@ -93,6 +100,8 @@ impl FileExporter for OfStacks {
         let walked = (self.write)(reader, &kind, sink, report)?;
         sink.flush()?;
         // What was lost is said of each log that is read.
-        Ok(Written { notes: walked.omitted(), damage: walked.damage })
+        let unit = format!("weights are {}", kind.weight.unit());
+        let notes = (!self.has_unit).then_some(unit).into_iter().chain(walked.omitted());
+        Ok(Written { notes: notes.collect(), damage: walked.damage })
     }
 }

@@ -19,6 +19,8 @@ pub struct Omitted {
     pub partial: u64,
     /// Weight of all samples.
     pub all: u64,
+    /// Number of samples that there are.
+    pub samples: u64,
 }
 
 impl Omitted {

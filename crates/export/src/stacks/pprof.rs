@@ -4,14 +4,14 @@
 
 use super::frames::{Of, Paths, Shown};
 use super::kinds::Kind;
-use super::sums::sums;
-use super::walk::Walked;
+use super::sums::{Sums, sums};
+use super::walk::{LastProgram, Walked};
 use crate::exporter::Report;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use klogger_log::reader::Reader;
 use prost::Message;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 #[derive(Clone, PartialEq, Message)]
@@ -129,6 +129,10 @@ pub fn write(
 ) -> io::Result<Walked> {
     let (walked, sums) = sums(reader, kind, report);
     let mut made = Made::new();
+    // pprof calls the first file the program.
+    if let Some(frame) = main_file(&walked, &sums) {
+        made.mapping(frame);
+    }
     let stacks: Vec<_> = walked.paths.paths.iter().map(|p| made.stack(p, &walked.paths)).collect();
     made.units(&walked);
     for ((thread, stack), sum) in &sums {
@@ -152,6 +156,33 @@ pub fn write(
     packed.write_all(&made.profile.encode_to_vec())?;
     packed.finish()?;
     Ok(walked)
+}
+
+/// A frame in the file of the program with the greatest weight, if the log says which it is.
+fn main_file<'w>(walked: &'w Walked, sums: &Sums) -> Option<&'w Shown> {
+    let mut weights: BTreeMap<i64, u64> = BTreeMap::new();
+    for ((thread, _), sum) in sums {
+        let weight = weights.entry(walked.threads[*thread as usize].tgid).or_default();
+        *weight = weight.saturating_add(sum.weight);
+    }
+    let (tgid, _) = weights.into_iter().max_by_key(|(_, weight)| *weight)?;
+    let program = walked.programs.get(&tgid)?;
+    walked.paths.frames.iter().find(|frame| is_of(frame, program))
+}
+
+/// The kernel keeps 15 bytes of a name.
+const COMM_MAX: usize = 15;
+
+/// Whether a frame is in the program's own file, by its name.
+fn is_of(frame: &Shown, program: &LastProgram) -> bool {
+    let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+    let file = base(frame.file.as_bytes());
+    let command = program.command.split(|byte| *byte == b' ').next().map(base);
+    let comm = &program.comm;
+    let is_named = |name: &[u8]| !name.is_empty() && file == name;
+    is_named(comm)
+        || command.is_some_and(|command| is_named(&command))
+        || comm.len() == COMM_MAX && file.starts_with(comm)
 }
 
 /// A profile, and the numbers of what is in its tables, which begin with 1.

@@ -4,7 +4,7 @@
 
 use super::frames::{Of, Shown};
 use super::kinds::Kind;
-use super::runs::{Run, runs};
+use super::runs::{Joining, Run, runs};
 use super::walk::{ThreadName, Walked};
 use crate::exporter::Report;
 use klogger_log::reader::Reader;
@@ -37,7 +37,7 @@ pub fn write(
     sink: &mut dyn Write,
     report: Report,
 ) -> io::Result<Walked> {
-    let (walked, threads) = runs(reader, kind, report);
+    let (walked, threads) = runs(reader, kind, Joining::Equal, report);
     let frames: Vec<Frame> = walked.paths.frames.iter().map(frame).collect();
     write!(sink, "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",")?;
     write!(sink, "\"exporter\":\"klogger\",\"name\":")?;
@@ -45,8 +45,7 @@ pub fn write(
     write!(sink, ",\"shared\":{{\"frames\":")?;
     serde_json::to_writer(&mut *sink, &frames)?;
     write!(sink, "}},\"profiles\":[")?;
-    let sampled = walked.threads.iter().zip(&threads).filter(|(_, runs)| !runs.is_empty());
-    for (n, (thread, runs)) in sampled.enumerate() {
+    for (n, (thread, runs)) in threads.iter().enumerate() {
         sink.write_all(if n > 0 { b",\n" } else { b"\n" })?;
         profile(thread, runs, &walked, sink)?;
     }

@@ -5,13 +5,14 @@
 use super::frames::{Numbers, Paths};
 use super::kinds::{Kind, Weight};
 use super::omitted::{OPEN_MAX, Omitted};
+use super::opened::OpenSlices;
 use crate::exporter::Report;
-use crate::pairing::{Key, Part, Whose, parts, whose};
+use crate::pairing::{Key, Part, parts, whose};
 use crate::roles::{int, int_of, text_of};
 use klogger_log::builtin::Builtin;
 use klogger_log::damage::Damage;
 use klogger_log::event::EventRef;
-use klogger_log::ledger::Severity;
+use klogger_log::ledger::{Entry, Key as Cause, Severity};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::process::Processes;
@@ -55,6 +56,26 @@ impl ThreadName {
     }
 }
 
+/// What a process ran when it was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastProgram {
+    /// The name of its first thread; empty if the log does not say.
+    pub comm: Vec<u8>,
+    /// Its command line, or the path of its file; empty if the log does not say.
+    pub command: Vec<u8>,
+}
+
+impl LastProgram {
+    fn of(tgid: i64, processes: &Processes) -> LastProgram {
+        // 0 is that of threads whose process is not known.
+        let row = processes.row(tgid).filter(|_| tgid != 0);
+        row.map_or_else(LastProgram::default, |row| LastProgram {
+            comm: row.comm.clone(),
+            command: row.command.clone(),
+        })
+    }
+}
+
 /// A mark of the user.
 pub struct Mark {
     pub time_ns: u64,
@@ -66,6 +87,8 @@ pub struct Walked {
     pub kind: Kind,
     pub paths: Paths,
     pub threads: Vec<ThreadName>,
+    /// By process of these threads: what it ran last.
+    pub programs: HashMap<i64, LastProgram>,
     pub marks: Vec<Mark>,
     pub omitted: Omitted,
     pub damage: Vec<Damage>,
@@ -83,7 +106,11 @@ impl Walked {
 
     /// What is omitted besides what was lost.
     pub fn omitted(&self) -> Vec<String> {
-        self.omitted.sentences(self.kind.weight.word())
+        let Kind { name, weight, .. } = &self.kind;
+        let done = if weight.is_of_slices() { "ended" } else { "is" };
+        let none = (self.omitted.samples == 0)
+            .then(|| format!("the export is empty: no {name} {done} in this log"));
+        none.into_iter().chain(self.omitted.sentences(weight.word())).collect()
     }
 }
 
@@ -92,7 +119,6 @@ struct Open {
     time_ns: u64,
     thread: u32,
     stack: u32,
-    origin: Origin,
 }
 
 /// How the ends of slices are found.
@@ -111,7 +137,7 @@ struct Walk {
     start_ns: u64,
     pairs: Pairs,
     owners: Vec<Option<usize>>,
-    open: HashMap<Key, Open>,
+    open: OpenSlices<Open>,
     /// By thread id: which of `threads` it is now.
     current: HashMap<i64, u32>,
     known: HashMap<ThreadName, u32>,
@@ -169,13 +195,14 @@ impl Walk {
             start_ns,
             pairs: Pairs::of(kind, events),
             owners: events.iter().map(crate::roles::owner).collect(),
-            open: HashMap::new(),
+            open: OpenSlices::default(),
             current: HashMap::new(),
             known: HashMap::new(),
             found: Walked {
                 kind: kind.clone(),
                 paths: Paths::default(),
                 threads: Vec::new(),
+                programs: HashMap::new(),
                 marks: Vec::new(),
                 omitted: Omitted::default(),
                 damage: Vec::new(),
@@ -220,7 +247,7 @@ impl Walk {
             *number = event.value(&event.layout.fields[*field]).bits().unwrap_or_default();
         }
         let stack = self.found.paths.of(numbers, &self.stacks);
-        Open { time_ns: event.time_ns, thread: self.thread(event), stack, origin: event.origin }
+        Open { time_ns: event.time_ns, thread: self.thread(event), stack }
     }
 
     fn end(&mut self, key: &Key, time_ns: u64, take: &mut dyn FnMut(Sample)) {
@@ -231,6 +258,7 @@ impl Walk {
 
     fn take(&mut self, open: &Open, weight: u64, take: &mut dyn FnMut(Sample)) {
         let omitted = &mut self.found.omitted;
+        omitted.samples += 1;
         omitted.all = omitted.all.saturating_add(weight);
         if self.found.paths.partial[open.stack as usize] {
             omitted.partial = omitted.partial.saturating_add(weight);
@@ -284,32 +312,31 @@ impl Walk {
 
     /// The slices of a thread that has exited end there.
     fn exit(&mut self, event: &EventRef, take: &mut dyn FnMut(Sample)) {
-        let whose = int_of(event, "pid").map(Whose::Thread);
-        let of_thread = |key: &Key| Some(key.whose) == whose;
-        let ended: Vec<_> =
-            self.open.extract_if(|key, _| of_thread(key)).map(|(_, open)| open).collect();
-        for open in ended {
+        let Some(tid) = int_of(event, "pid") else { return };
+        for open in self.open.of_thread(tid) {
             self.take(&open, event.time_ns.saturating_sub(open.time_ns), take);
         }
     }
 
     /// Events of `origin` are missing, perhaps ends.
     fn lost(&mut self, origin: Origin) {
-        let of_kernel = matches!(origin, Origin::Cpu(_));
-        let before = self.open.len();
-        self.open.retain(|key, open| match key.whose {
-            Whose::Thread(_) => !of_kernel,
-            Whose::Cpu(_) | Whose::User(_) => open.origin != origin,
-            Whose::Any => false,
-        });
-        self.found.omitted.uncertain += (before - self.open.len()) as u64;
+        self.found.omitted.uncertain += self.open.lose(origin) as u64;
     }
 
     fn finish(mut self, reader: &Reader, damage: Vec<Damage>) -> Walked {
         let ledger = reader.ledger(&damage);
-        let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss);
+        // The time of a sample that a timer has missed is in the period of the next.
+        let is_in_next = |e: &Entry| {
+            matches!(self.found.kind.weight, Weight::Period(_))
+                && e.key == Cause::SampleMissed.info().name
+        };
+        let losses =
+            ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !is_in_next(e));
         self.found.omitted.lost = losses.fold(0, |sum, e| sum.saturating_add(e.count));
         self.found.omitted.open = self.open.len() as u64;
+        let tgids = self.found.threads.iter().map(|thread| thread.tgid);
+        self.found.programs =
+            tgids.map(|tgid| (tgid, LastProgram::of(tgid, &self.processes))).collect();
         self.found.damage = reader.damage().iter().chain(&damage).cloned().collect();
         self.found
     }
