@@ -54,7 +54,7 @@ def test_a_deep_stack_keeps_its_value() -> None:
 def test_a_difference_has_both_values() -> None:
     root = flame.difference({"a;b": 4.0, "a;gone": 2.0}, {"a;b": 1.0, "a;new": 3.0})
     found = flame.as_json(root, "ns", compared=True)
-    below = [["new", 3.0, [], 0.0], ["b", 1.0, [], 4.0], [flame.OTHERS, 0.0, [], 2.0]]
+    below = [["new", 3.0, [], 0.0], ["b", 1.0, [], 4.0], ["gone", 0.0, [], 2.0]]
     assert found["root"] == ["all", 4.0, [["a", 4.0, below, 6.0]], 6.0]
 
 
