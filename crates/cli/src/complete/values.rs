@@ -68,6 +68,7 @@ pub const FREE: &[&str] = &[
     "CPU,...",
     "COMMAND",
     "EXECUTOR",
+    "FIELD",
     "FORMAT",
     "GROUPS",
     "HOST",
