@@ -214,8 +214,12 @@ static __always_inline __u64 klogger_second_word(const struct klogger_user_hit *
 
 	if (above & 7)
 		return 0;
-	if (n < hit->near && n < KLOGGER_USER_NEAR)
-		return hit->room->near[n];
+	if (n < hit->near) {
+		/* The compiler would compare `above`: no use to verifiers of `n`. */
+		asm volatile("" : "+r"(n));
+		if (n < KLOGGER_USER_NEAR)
+			return hit->room->near[n];
+	}
 	if (bpf_probe_read_user(&word, sizeof(word), (void *)(hit->stack + above + 8)))
 		return 0;
 	return word;

@@ -19,6 +19,7 @@ SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
 TIMES = 53
 SCRIPT = f"""
 uname -r
+for module in ext4 xfs; do modprobe $module; done
 for schema in {" ".join(SCHEMATA)}; do
     klogger check --load $schema >/tmp/said 2>&1 || echo "refused $schema $(tail -n 5 /tmp/said)"
 done
