@@ -147,24 +147,30 @@ static long klogger_try_user_slot(__u64 n, void *data)
 }
 
 #if defined(__TARGET_ARCH_x86)
+/* 1 if it is 0, without a branch: a verifier tries both ways of each. */
+static __always_inline __u64 klogger_is_zero(__u64 value)
+{
+	value |= -value;
+	/* The compiler would make a comparison of it. */
+	asm volatile("" : "+r"(value));
+	return ~value >> 63;
+}
+
 /* Whether the instruction before this address is a call: of `call ADDRESS`, or of `call *...`. */
 static __always_inline int klogger_after_call(__u64 address, int *is_there)
 {
-	__u64 code;
+	__u64 code, is;
 	int n;
 
 	*is_there = !bpf_probe_read_user(&code, sizeof(code), (void *)(address - sizeof(code)));
 	if (!*is_there)
 		return 0;
-	if ((code >> 24 & 0xff) == 0xe8)
-		return 1;
+	is = klogger_is_zero((code >> 24 & 0xff) ^ 0xe8);
 	/* 0xff, and a byte of which three bits are 2, at 2 to 7 bytes before the address. */
 #pragma unroll
-	for (n = 1; n <= 6; n++) {
-		if ((code >> (8 * n) & 0x38ff) == 0x10ff)
-			return 1;
-	}
-	return 0;
+	for (n = 1; n <= 6; n++)
+		is |= klogger_is_zero((code >> (8 * n) & 0x38ff) ^ 0x10ff);
+	return is;
 }
 
 /* Not a number: most words of a stack are. */
