@@ -94,6 +94,6 @@ def test_the_path_of_one_of_many_threads():
     rows = [{"time": pid, "pid": pid, "cpu": pid} for pid in range(1, 101)]
     tables["BACK"] = reading.table_of("BACK", rows)
     events = reading.Events(0, 200, tables, reading.gaps_of([]))
-    made = answer.of_events(events, Choice(threads=[100]))
+    made = answer.of_events(events, Choice(threads=[100], pictured=True))
     assert made.path
     assert {pid for column in made.path.columns for _, pid, _, _ in column} == {100}

@@ -70,7 +70,7 @@ def answered(played: Recording, choice: Choice, command: int | None = None) -> A
 
 def of_all_threads(seed: int) -> list[str]:
     played = play(seed)
-    made = answered(played, Choice())
+    made = answered(played, Choice(pictured=True))
     if not made:
         return differences({}, played.own())
     if not any(len(played.events.tables[name]) for name in ("CALLED", "UNRETURNED")):
@@ -96,7 +96,7 @@ def groups(made: Answer, played: Recording) -> list[str]:
 
 def of_the_command(seed: int) -> list[str]:
     played = play(seed)
-    made = answered(played, Choice(), played.command.pid)
+    made = answered(played, Choice(pictured=True), played.command.pid)
     if not made or played.command not in played.tasks:
         return []
     true = played.followed([played.command], played.since)
@@ -106,7 +106,7 @@ def of_the_command(seed: int) -> list[str]:
 def with_interrupts(seed: int) -> list[str]:
     """Of a stay on a CPU only the sum of its interrupts is known."""
     played = play(seed, interrupts=True)
-    made = answered(played, Choice())
+    made = answered(played, Choice(pictured=True))
     if not made:
         return []
     found, true = Counter(times(made.own)), Counter(played.own())
@@ -154,7 +154,7 @@ def with_losses(seed: int) -> list[str]:
     """They can only make the unknown longer."""
     played = play(seed)
     played.lose(gaps_in(played, random.Random(seed)))
-    made = answered(played, Choice())
+    made = answered(played, Choice(pictured=True))
     if not made:
         return []
     asleep = played.events.tables["SLEPT_BEFORE"]
@@ -199,7 +199,10 @@ def damaged(seed: int) -> reading.Events:
 def with_damage(seed: int) -> list[str]:
     found = damaged(seed)
     wrong = []
-    for choice, command in ((Choice(), None), (Choice(since=10, until=30), 1)):
+    for choice, command in (
+        (Choice(pictured=True), None),
+        (Choice(since=10, until=30, pictured=True), 1),
+    ):
         try:
             made = answer.of_events(found, choice, command=command)
         except Failure:

@@ -19,7 +19,7 @@ from klogger.why import events as reading
 from klogger.why import follow, operated, parts, threads
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
 from klogger.why.choice import Choice
-from klogger.why.events import Array, Events, distinct
+from klogger.why.events import Array, Events, Sums
 from klogger.why.follow import Followed, Node
 from klogger.why.operated import Operated
 from klogger.why.operations import RECORD
@@ -98,7 +98,8 @@ class Walk:
 @dataclass
 class Answer:
     """`own`: in what bins the time of the chosen threads is. `followed`: the same, with each wait
-    for a thread replaced by what that one did meanwhile. Both sum up to `elapsed`.
+    for a thread replaced by what that one did meanwhile. Both sum up to `elapsed`. `stacks` and
+    `path`: if they are asked for.
     """
 
     title: str
@@ -188,7 +189,7 @@ def of_events(
     spans_of = (picked.lives, picked.since, picked.until)
     own = follow.follow(overlaps, *spans_of, program, bound=False)
     path = None
-    if len(picked.lives) == 1:
+    if choice.pictured and len(picked.lives) == 1:
         path = Path(int(picked.since[0]), int(picked.until[0]))
     followed = follow.follow(overlaps, *spans_of, program, each=path.add if path else ignore)
     pids = lived.pid
@@ -200,7 +201,7 @@ def of_events(
         followed=lines(followed, bins, unique, pids),
         chains=chains(followed, bins, unique, pids),
         threads=table(lived, whole, bins, events),
-        stacks=stacks(followed, bins, unique),
+        stacks=stacks(followed, bins, unique) if choice.pictured else [],
         path=walk(path, followed, bins, pids, events) if path else None,
     )
     if choice.operations is not None:
@@ -295,16 +296,13 @@ BATCH = 1 << 18
 
 def cells(whole: parts.Parts, width: int) -> tuple[Array, Array, Array]:
     """Threads, the bins that each has, and ns. There may be too many of both for a matrix."""
-    keys, sums = [np.zeros(0, "i8")], [np.zeros(0, "i8")]
+    found = Sums()
     for first in range(0, len(whole.thread), BATCH):
         rows = slice(first, first + BATCH)
-        key, which = distinct(whole.thread[rows].astype("i8") * width + whole.bin[rows])
-        keys.append(key)
-        sums.append(np.bincount(which, whole.until[rows] - whole.since[rows]).astype("i8"))
-    key, which = np.unique(np.concatenate(keys), return_inverse=True)
-    total = np.zeros(len(key), "i8")
-    np.add.at(total, which, np.concatenate(sums))
-    return key // max(width, 1), key % max(width, 1), total
+        found.add(whole.thread[rows].astype("i8") * width + whole.bin[rows],
+                  whole.until[rows] - whole.since[rows])  # fmt: skip
+    key, ns = found.all()
+    return key // max(width, 1), key % max(width, 1), ns
 
 
 def table(lived: Threads, whole: parts.Parts, bins: Bins, events: Events) -> list[Thread]:

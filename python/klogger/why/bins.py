@@ -24,6 +24,11 @@ class Bin(NamedTuple):
             f"{self.kind} {self.what}" if self.group == COULD_RUN else f"{self.kind}: {self.what}"
         )
 
+    @property
+    def phrase(self) -> str:
+        """What a thread did, behind its name."""
+        return f"{self.group}, {self.text}"
+
 
 class Bins:
     """Numbers for bins, in the order of their first use."""

@@ -21,7 +21,7 @@ class Choice:
     """Whose time: of the command that was recorded, or of threads by their number, their name or
     the number of their process; and from when to when, in ns since the log began. None: as far as
     the log goes. `operations`: only of these, or of the slowest of them; of all threads, if
-    none are asked for.
+    none are asked for. `pictured`: with what pictures need.
     """
 
     threads: Sequence[int] = ()
@@ -31,6 +31,7 @@ class Choice:
     until: int | None = None
     operations: Operations | None = None
     slowest: Slowest | None = None
+    pictured: bool = False
 
 
 @dataclass

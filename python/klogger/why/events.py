@@ -159,6 +159,28 @@ def distinct(keys: Array) -> tuple[Array, Array]:
     return unique, place[keys]
 
 
+class Sums:
+    """ns by key, which is not negative; given batch by batch."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Array, Array]] = [(np.zeros(0, "i8"), np.zeros(0, "i8"))]
+
+    def add(self, keys: Array, ns: Array) -> None:
+        self.parts.append(summed(keys, ns))
+
+    def all(self) -> tuple[Array, Array]:
+        """The keys, ascending, and the sum of each."""
+        keys, ns = (np.concatenate(column) for column in zip(*self.parts, strict=True))
+        return summed(keys, ns)
+
+
+def summed(keys: Array, ns: Array) -> tuple[Array, Array]:
+    unique, which = distinct(keys)
+    total = np.zeros(len(unique), "i8")
+    np.add.at(total, which, ns)
+    return unique, total
+
+
 def read(log: Log) -> Events:
     begin, end = log.rows("SELECT from_ns, to_ns FROM klogger.recording")[0]
     gaps = log.rows(

@@ -13,7 +13,7 @@ from klogger.units import show
 from klogger.why.answer import Answer
 from klogger.why.bins import Bin
 from klogger.why.events import Array
-from klogger.why.text import Styled, cut, phrase, wrapped
+from klogger.why.text import Styled, cut, wrapped
 
 # Resampled means, and the part of them between the two ends of an interval.
 RESAMPLED, CONFIDENCE, SEED = 2000, 0.95, 1
@@ -112,7 +112,7 @@ def lines(found: Explained, columns: int) -> Iterator[Styled]:
     least = LEAST * max(sum(abs(part.change) for part in found.parts), 1)
     shown = [part for part in found.parts[:PARTS_MOST] if abs(part.change) >= least]
     for part in shown:
-        yield row(part, f"{part.program}: {phrase(part.bin) if part.bin else ''}", columns), ""
+        yield row(part, f"{part.program}: {part.bin.phrase if part.bin else ''}", columns), ""
     rest = found.parts[len(shown) :]
     if rest:
         others = Part("", None, sum(p.a for p in rest), sum(p.b for p in rest))

@@ -10,7 +10,7 @@ import numpy as np
 
 from klogger.why.bins import GROUPS, Bin, Bins
 from klogger.why.choice import Chosen
-from klogger.why.events import Array
+from klogger.why.events import Array, Sums
 from klogger.why.follow import Overlaps
 from klogger.why.operations import Operations
 
@@ -82,14 +82,11 @@ class Shares:
 def shares(overlaps: Overlaps, spans: Chosen, owner: Array, rows: Array) -> Shares:
     """`owner`: a number for each of the spans `rows`."""
     width = int(overlaps.parts.bin.max(initial=0)) + 1
-    keys, sums = [np.zeros(0, "i8")], [np.zeros(0, "i8")]
+    found = Sums()
     each = overlaps.of(spans.lives[rows], spans.since[rows], spans.until[rows])
     for span, part, begin, end in each:
-        key, which = np.unique(owner[span] * width + overlaps.parts.bin[part], return_inverse=True)
-        keys.append(key)
-        sums.append(np.bincount(which, end - begin, minlength=len(key)).astype("i8"))
-    key, which = np.unique(np.concatenate(keys), return_inverse=True)
-    ns = np.bincount(which, np.concatenate(sums), minlength=len(key)).astype("i8")
+        found.add(owner[span] * width + overlaps.parts.bin[part], end - begin)
+    key, ns = found.all()
     return Shares(key // width, key % width, ns)
 
 

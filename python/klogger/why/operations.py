@@ -5,6 +5,7 @@ declares, or from the begin to the end of a system call.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -88,50 +89,32 @@ def event_of(log: Log, name: str) -> Event:
 
 def slices_of(log: Log, name: str, schema: str) -> dict[str, Pairing]:
     """Those of this name, by their schemata; `schema`: only that of this one, if it has a name."""
-    found = log.preamble.get("events")
-    events = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-    def of(key: str) -> dict[str, tuple[Event, dict[str, Any]]]:
-        return {
-            str(one.get("schema")): (log.events[one["name"]], declared)
-            for one in events if one.get("name") in log.events
-            for declared in one.get(key) or [] if declared.get("name") == name
-        }  # fmt: skip
-
-    begins, ends = of("begins"), of("ends")
-    return {
-        own: Pairing(begin, ends[own][0], list(declared.get("by") or []),
-                     declared.get("on") or THREAD, restarts=True)
-        for own, (begin, declared) in begins.items() if own in ends and schema in ("", own)
-    }  # fmt: skip
+    made = {}
+    for begin, end in itertools.product(log.events.values(), repeat=2):
+        common = {one.name for one in begin.fields} & {one.name for one in end.fields}
+        for one in begin.begins:
+            if one.name == name and begin.schema == end.schema and one in end.ends \
+                    and common.issuperset(one.by) and schema in ("", begin.schema):  # fmt: skip
+                made[begin.schema] = Pairing(begin, end, list(one.by), one.on, restarts=True)
+    return made
 
 
 def rows_of(log: Log, event: Event, pairing: Pairing, is_begin: bool, by: str) -> str:
-    """A query: thread, time, serial, which of both it is, the value, and what must be equal."""
+    """A query: thread, time, serial, which of both it is, the value as a text, and what must be
+    equal.
+    """
     of_programs = log.is_of_programs(event)
-    columns = {one.name: happened.column(one, of_programs) for one in event.fields}
+    fields = {one.name: one for one in event.fields}
     thread = happened.thread_of(event, of_programs)
     if pairing.on == THREAD and thread == "NULL":
         raise Failure(f"the event {event.name} has no thread, so nothing of one can end there")
-    key = [columns[one] for one in pairing.fields]
+    key = [happened.column(fields[one], of_programs) for one in pairing.fields]
     key += [thread] if pairing.on == THREAD else ["cpu"] if pairing.on == CPU else []
-    keys = ", ".join(f"{one} AS k{n}" for n, one in enumerate(key))
-    table = f'main."{event.name}"'
-    has = by in columns
-    decoded = f"(SELECT *{log.events.decoded(event, table)} FROM {table})" if has else table
-    value = "NULL"
-    if has:
-        is_thread = any(one.name == by and one.decode == "thread" for one in event.fields)
-        named = f"klogger.thread({columns[by]}, time)" if is_thread else columns[by]
-        value = f"{named}::VARCHAR"
-    # A value is decoded, and what must be equal is not.
-    joined = f"JOIN (SELECT time AS t, serial AS s, cpu AS c, {value} AS value FROM {decoded})" \
-        " AS d ON e.time = d.t AND e.serial = d.s AND e.cpu IS NOT DISTINCT FROM d.c" if has \
-        else ""  # fmt: skip
-    shown = "d.value" if has else "NULL::VARCHAR"
+    keys = "".join(f", {one} AS k{n}" for n, one in enumerate(key))
+    value = happened.shown(event, fields[by], of_programs) if by in fields else "NULL::VARCHAR"
     return (
-        f"SELECT {thread}::INTEGER AS pid, e.time, e.serial, {is_begin} AS begins,"
-        f" {shown} AS value{', ' if keys else ''}{keys} FROM {table} AS e {joined}"
+        f"SELECT {thread}::INTEGER AS pid, time, serial, {is_begin} AS begins, {value} AS value"
+        f"{keys} FROM main.{identifier(event.name)} AS e"
     )
 
 

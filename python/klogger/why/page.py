@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator
 
 from klogger import flame
 from klogger.document import document, scripts, text, warnings
-from klogger.numerals import agreed
 from klogger.units import show
-from klogger.why import path_picture
-from klogger.why.answer import Answer, Line, Thread
-from klogger.why.bins import GROUPS, UNKNOWN
+from klogger.why import path_picture, rows
+from klogger.why.answer import Answer, Thread
+from klogger.why.bins import GROUPS, WAITED
 from klogger.why.operated import Kind
-from klogger.why.text import command, head, merged, phrase, sentence
+from klogger.why.text import command, head, sentence
 
 STYLE = """
 .bins td:first-child, .bins th:first-child { min-width: 20rem; white-space: normal; }
@@ -28,8 +27,7 @@ ol.because li { margin: .5rem 0; }
 ol.because pre { margin: .2rem 0; font-size: .82rem; color: var(--faint); white-space: pre-wrap; }
 """
 ICICLE = "bins"
-# What is less of the elapsed time is summed up; and no more rows than these.
-LEAST, ROWS_MOST = 0.0005, 40
+ROWS_MOST = 40
 Section = tuple[str, str, str]
 
 
@@ -81,46 +79,27 @@ def question(words: str) -> str:
 
 
 def bins(answer: Answer) -> str:
-    groups = {group: merged(line for line in answer.own if line.bin.group == group)
-              for group in GROUPS}  # fmt: skip
-    sums = {group: sum(line.ns for line in found) for group, found in groups.items()}
-    rows = []
-    for group in sorted(GROUPS, key=lambda group: (group == UNKNOWN, -sums[group])):
-        if sums[group] or group == UNKNOWN:
-            rows.append(row(answer, group, sums[group], "", "", "group"))
-        rows += some(answer, groups[group], named=False)
-    return table(rows)
+    return table(row(answer, one) for one in rows.tree(answer, ROWS_MOST))
 
 
 def followed(answer: Answer) -> str:
-    return table(list(some(answer, answer.followed, named=True)))
+    return table(row(answer, one) for one in rows.ends(answer, ROWS_MOST))
 
 
-def some(answer: Answer, given: list[Line], *, named: bool) -> Iterator[str]:
-    least = answer.elapsed * LEAST
-    shown = [line for line in given[:ROWS_MOST] if line.ns >= least]
-    for line in shown:
-        what = f"{line.program}: {phrase(line.bin)}" if named else line.bin.text
-        times, longest = (f"{line.times:,}", show(line.longest, "ns")) if line.longest else ("", "")
-        yield row(answer, what, line.ns, times, longest)
-    rest = given[len(shown) :]
-    if rest:
-        what = agreed(f"{len(rest):,} others")
-        yield row(answer, what, sum(line.ns for line in rest), "", "", "rest")
-
-
-def row(answer: Answer, what: str, ns: int, times: str, longest: str, kind: str = "") -> str:
-    part = ns / answer.elapsed if answer.elapsed else 0.0
-    return cells(what, part, show(ns, "ns"), show(part, "share"), times, longest, kind=kind)
+def row(answer: Answer, one: rows.Row) -> str:
+    part = one.ns / answer.elapsed if answer.elapsed else 0.0
+    times, longest = (f"{one.times:,}", show(one.longest, "ns")) if one.times else ("", "")
+    return cells(one.what, part, show(one.ns, "ns"), show(part, "share"), times, longest,
+                 kind=one.kind)  # fmt: skip
 
 
 def table(
-    rows: Iterable[str], titles: Iterable[str] = ("time", "share", "times", "longest")
+    body: Iterable[str], titles: Iterable[str] = ("time", "share", "times", "longest")
 ) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in titles)
     return (
         f'<div class="scroll"><table class="bins"><thead><tr><th></th>{head}<th></th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
@@ -138,35 +117,35 @@ def because(answer: Answer, log: str) -> str:
 
 
 def kinds(given: list[Kind], elapsed: int) -> str:
-    rows = []
+    made = []
     for one in given[:ROWS_MOST]:
         part = one.ns / elapsed if elapsed else 0.0
-        rows.append(cells(
-            f"{one.value or '(none)'}: {phrase(one.most)}", part, show(one.ns, "ns"),
+        made.append(cells(
+            f"{one.value or '(none)'}: {one.most.phrase}", part, show(one.ns, "ns"),
             show(part, "share"), f"{one.times:,}", show(one.median, "ns"), show(one.longest, "ns"),
         ))  # fmt: skip
-    return table(rows, ("time", "share", "times", "median", "longest"))
+    return table(made, ("time", "share", "times", "median", "longest"))
 
 
 def slowest(given: list[Kind], log: str) -> str:
     items = []
     for one in given:
         part = show(one.most_ns / one.ns if one.ns else 0.0, "share")
-        words = f"{show(one.ns, 'ns')}, thread {one.pid}: {part} {phrase(one.most)}"
+        words = f"{show(one.ns, 'ns')}, thread {one.pid}: {part} {one.most.phrase}"
         shown = command(log, one.pid, one.since, one.since + one.ns) if log else ""
         items.append(f"<li>{text(words)}<pre>{text(shown)}</pre></li>")
     return f'<ol class="because">{"".join(items)}</ol>'
 
 
 def threads(given: list[Thread]) -> str:
-    rows = []
+    made = []
     for one in given[:ROWS_MOST]:
         shares = [show(one.groups[group] / one.elapsed if one.elapsed else 0.0, "share")
                   for group in GROUPS]  # fmt: skip
         most = f": {one.most.text}" if one.most else ""
-        part = 1 - one.groups[GROUPS[2]] / one.elapsed if one.elapsed else 0.0
-        rows.append(cells(f"{one.name}[{one.pid}]{most}", part, show(one.elapsed, "ns"), *shares))
-    return table(rows, ("elapsed", *GROUPS))
+        part = 1 - one.groups[WAITED] / one.elapsed if one.elapsed else 0.0
+        made.append(cells(f"{one.name}[{one.pid}]{most}", part, show(one.elapsed, "ns"), *shares))
+    return table(made, ("elapsed", *GROUPS))
 
 
 def cells(what: str, part: float, *numbers: str, kind: str = "") -> str:

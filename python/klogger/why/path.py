@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from klogger.failure import Failure
 from klogger.why.events import Array
 from klogger.why.follow import Leaves
 
@@ -38,6 +39,9 @@ class Path:
         edges = self.edges
         first = np.searchsorted(edges, found.since, side="right") - 1
         last = np.searchsorted(edges, found.until, side="left") - 1
+        if max(found.thread.max(initial=0), found.node.max(initial=0)) >> BITS:
+            raise Failure("there are too many chains of waits for a picture",
+                          help="choose a part of the time with --between")  # fmt: skip
         number = np.where(found.until > found.since, last - first + 1, 0)
         leaf = np.repeat(np.arange(len(number)), number)
         column = first[leaf] + np.arange(len(leaf)) - np.repeat(np.cumsum(number) - number, number)

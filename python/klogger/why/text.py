@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from klogger.numerals import agreed
 from klogger.units import show
+from klogger.why import rows
 from klogger.why.answer import Answer, Chain, Line, Thread
-from klogger.why.bins import COULD_RUN, GROUPS, RAN, UNKNOWN, WAITED, Bin
+from klogger.why.bins import COULD_RUN, RAN, UNKNOWN, WAITED
 from klogger.why.operated import Operated
 
 Styled = tuple[str, str]
@@ -18,8 +19,6 @@ Styled = tuple[str, str]
 BINS_MOST, ENDS_MOST, THREADS_MOST = 6, 8, 8
 # Values of a field of operations.
 KINDS_MOST = 10
-# What is less of the elapsed time is summed up.
-LEAST = 0.0005
 HEAD = f"  {'time':>9}  {'share':>6}  {'times':>7}  {'longest':>9}"
 NAME_WIDTH = 22
 
@@ -53,58 +52,26 @@ def head(answer: Answer) -> Iterator[Styled]:
 def tree(answer: Answer, columns: int) -> Iterator[Styled]:
     yield "", ""
     yield HEAD, "dim"
-    groups = {group: merged(line for line in answer.own if line.bin.group == group)
-              for group in GROUPS}  # fmt: skip
-    sums = {group: sum(line.ns for line in found) for group, found in groups.items()}
-    for group in sorted(GROUPS, key=lambda group: (group == UNKNOWN, -sums[group])):
-        within, total = groups[group], sums[group]
-        if total or group == UNKNOWN:
-            yield row(answer, total, "", "", group, columns), "bold"
-        yield from some(answer, within, BINS_MOST, columns, "  ")
+    for one in rows.tree(answer, BINS_MOST):
+        yield row(answer, one, columns, "" if one.kind == rows.GROUP else "  ")
 
 
-def merged(given: Iterable[Line]) -> list[Line]:
-    """Of several programs together."""
-    made: dict[Bin, Line] = {}
-    for line in given:
-        one = made.setdefault(line.bin, Line(line.program, line.bin))
-        one.add(line.ns, line.times, line.longest, line.since, line.until, line.pid)
-    return sorted(made.values(), key=lambda line: -line.ns)
+STYLES = {rows.GROUP: "bold", rows.BIN: "", rows.REST: "dim"}
 
 
-def some(
-    answer: Answer, given: list[Line], most: int, columns: int, indent: str, named: bool = False
-) -> Iterator[Styled]:
-    """Those with most time, and what is left in one line."""
-    least = answer.elapsed * LEAST
-    shown = [line for line in given[:most] if line.ns >= least]
-    for line in shown:
-        what = f"{line.program}: {phrase(line.bin)}" if named else line.bin.text
-        # Of amounts nobody knows when they were.
-        times, longest = (f"{line.times:,}", show(line.longest, "ns")) if line.longest else ("", "")
-        yield row(answer, line.ns, times, longest, indent + what, columns), ""
-    rest = given[len(shown) :]
-    if rest:
-        what = f"{indent}{agreed(f'{len(rest):,} others')}"
-        yield row(answer, sum(line.ns for line in rest), "", "", what, columns), "dim"
-
-
-def row(answer: Answer, ns: int, times: str, longest: str, what: str, columns: int) -> str:
-    share = show(ns / answer.elapsed if answer.elapsed else 0.0, "share")
-    text = f"  {show(ns, 'ns'):>9}  {share:>6}  {times:>7}  {longest:>9}  {what}"
-    return cut(text, columns)
-
-
-def phrase(one: Bin) -> str:
-    """What a thread did, behind its name."""
-    return f"{one.group}, {one.text}"
+def row(answer: Answer, one: rows.Row, columns: int, indent: str = "") -> Styled:
+    share = show(one.ns / answer.elapsed if answer.elapsed else 0.0, "share")
+    times, longest = (f"{one.times:,}", show(one.longest, "ns")) if one.times else ("", "")
+    numbers = f"  {show(one.ns, 'ns'):>9}  {share:>6}  {times:>7}  {longest:>9}"
+    return cut(f"{numbers}  {indent}{one.what}", columns), STYLES[one.kind]
 
 
 def ends(answer: Answer, columns: int) -> Iterator[Styled]:
     yield "", ""
     yield "With what those did that it waited for, in place of the waits", "bold"
     yield HEAD, "dim"
-    yield from some(answer, answer.followed, ENDS_MOST, columns, "", named=True)
+    for one in rows.ends(answer, ENDS_MOST):
+        yield row(answer, one, columns)
 
 
 def because(answer: Answer, log: str, columns: int) -> Iterator[Styled]:
@@ -155,7 +122,7 @@ def operated(answer: Answer, found: Operated, log: str, columns: int) -> Iterato
             share = show(one.ns / answer.elapsed if answer.elapsed else 0.0, "share")
             text = (f"  {show(one.ns, 'ns'):>9}  {share:>6}  {one.times:>7,}"
                     f"  {show(one.median, 'ns'):>9}  {show(one.longest, 'ns'):>9}"
-                    f"  {one.value or '(none)'}: {phrase(one.most)}")  # fmt: skip
+                    f"  {one.value or '(none)'}: {one.most.phrase}")  # fmt: skip
             yield cut(text, columns), ""
         rest = found.kinds[KINDS_MOST:]
         if rest:
@@ -165,7 +132,7 @@ def operated(answer: Answer, found: Operated, log: str, columns: int) -> Iterato
     yield "The slowest", "bold"
     for one in found.slowest:
         share = show(one.most_ns / one.ns if one.ns else 0.0, "share")
-        text = f"  {show(one.ns, 'ns'):>9}  thread {one.pid}: {share} {phrase(one.most)}"
+        text = f"  {show(one.ns, 'ns'):>9}  thread {one.pid}: {share} {one.most.phrase}"
         yield cut(text, columns), ""
         if log:
             yield f"    {command(log, one.pid, one.since, one.since + one.ns)}", "dim"

@@ -242,7 +242,8 @@ def find(args: argparse.Namespace, file: Path) -> Answer:
     def choose(log: klogger.Log) -> Choice:
         since, until = between(log, args.between) if args.between else (None, None)
         wanted = args.operation and operations.find(log, args.operation, args.by or "")
-        return Choice(args.thread, args.program, args.pid, since, until, wanted, args.slowest)
+        return Choice(args.thread, args.program, args.pid, since, until, wanted, args.slowest,
+                      pictured=args.html is not None)  # fmt: skip
 
     with progress:
         return answer.of_file(file, choose, progress)
