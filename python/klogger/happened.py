@@ -135,14 +135,18 @@ def parts_of(event: Event, single: Container[str], of_programs: bool) -> str:
             parts.append(f"{{'text': {text}, 'pid': {value}::BIGINT}}")
             text = "''"
             continue
-        if field.decode == "thread":
-            shown = f"klogger.thread({value}, e.time)"
-        elif field.decode == "data":
-            shown = f"klogger.data({value}, {process_of(event, of_programs)}, e.time)"
-        elif field.decoding is not None or field.decode in WORDS:
-            shown = f"klogger.{identifier(field.decoding or str(field.decode))}({value})"
-        else:
-            shown = f"{value}::VARCHAR"
-        text += f" || coalesce({shown}, '')"
+        text += f" || coalesce({shown(event, field, of_programs)}, '')"
     parts.append(f"{{'text': {text}, 'pid': NULL::BIGINT}}")
     return f"[{', '.join(parts)}]"
+
+
+def shown(event: Event, field: Field, of_programs: bool) -> str:
+    """SQL: the text of a field of `e`."""
+    value = f"e.{column(field, of_programs)}"
+    if field.decode == "thread":
+        return f"klogger.thread({value}, e.time)"
+    if field.decode == "data":
+        return f"klogger.data({value}, {process_of(event, of_programs)}, e.time)"
+    if field.decoding is not None or field.decode in WORDS:
+        return f"klogger.{identifier(field.decoding or str(field.decode))}({value})"
+    return f"{value}::VARCHAR"

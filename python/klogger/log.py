@@ -57,9 +57,21 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A slice that an event begins or ends. `on`: "thread", "cpu" or "any"; `by`: fields that its
+    begin and its end have in common.
+    """
+
+    name: str
+    on: str
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Event:
     """An event type of a log. `logged` and `lost` count events; `role` is what its schema says that
-    it is to programs which draw who ran where (docs/schema-language.md).
+    it is to programs which draw who ran where, `begins` and `ends` are the slices that it declares
+    (docs/schema-language.md).
     """
 
     name: str
@@ -69,6 +81,8 @@ class Event:
     lost: int
     fields: tuple[Field, ...]
     role: str | None = None
+    begins: tuple[Slice, ...] = ()
+    ends: tuple[Slice, ...] = ()
 
 
 class Events(dict[str, Event]):
@@ -196,8 +210,7 @@ class Log:
         """name, doc, file and text of each schema that was recorded; only the name, if the log has
         no more.
         """
-        found = self.preamble.get("schemas")
-        schemas = [s for s in found if isinstance(s, dict)] if isinstance(found, list) else []
+        schemas = dicts(self.preamble.get("schemas"))
         named = {s.get("name") for s in schemas}
         return schemas + [
             {"name": n}
@@ -286,7 +299,7 @@ def open(
 def fill(log: Log, tables: Folder, made: Made) -> None:
     """Its tables, and the functions that stand on them."""
     prelude.create(made, tables, log.preamble)
-    log.events = events_known(made, tables.opening())
+    log.events = events_known(made, tables.opening(), log.preamble)
     made.define("memory", f"SET memory_limit = '{memory_mib(log.events.values())}MiB'")
     log.events.connection = made.connection
     for event in log.events.values():
@@ -364,14 +377,14 @@ def lock_settings(connection: duckdb.DuckDBPyConnection, but: Iterable[str] = ()
     connection.execute("SET lock_configuration = true")
 
 
-def events_known(made: Made, kept: Opening | None) -> Events:
+def events_known(made: Made, kept: Opening | None, preamble: dict[str, Any]) -> Events:
     """Logs of the same schemata have the same events, but for how many of them."""
     if kept is None:
-        return events_of(made.connection)
+        return events_of(made.connection, preamble)
     key = ("events", kept.events)
     found: Events | None = made.found.get(key)
     if found is None or {event.name for event in found.values()} != kept.counts.keys():
-        found = made.found[key] = events_of(made.connection)
+        found = made.found[key] = events_of(made.connection, preamble)
         return found
     counted = Events()
     for name, event in found.items():
@@ -380,7 +393,7 @@ def events_known(made: Made, kept: Opening | None) -> Events:
     return counted
 
 
-def events_of(connection: duckdb.DuckDBPyConnection) -> Events:
+def events_of(connection: duckdb.DuckDBPyConnection, preamble: dict[str, Any]) -> Events:
     """By name in upper case. Names come from the log: one that is no identifier is left out."""
     events = Events()
     decodings = {
@@ -396,12 +409,36 @@ def events_of(connection: duckdb.DuckDBPyConnection) -> Events:
         f"SELECT name, schema, coalesce(doc, ''), {role}, logged, lost, fields"
         " FROM klogger.event ORDER BY id"
     )
+    begins, ends = slices_of(preamble, "begins"), slices_of(preamble, "ends")
     for name, schema, doc, role, logged, lost, fields in connection.execute(query).fetchall():
         if IDENTIFIER.fullmatch(name):
             events[name.upper()] = Event(
-                name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings), role
-            )
+                name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings), role,
+                begins.get(name, ()), ends.get(name, ()),
+            )  # fmt: skip
     return events
+
+
+def slices_of(preamble: dict[str, Any], key: str) -> dict[str, tuple[Slice, ...]]:
+    """By event, its `begins` or `ends`. A preamble may say anything: what has another form than the
+    recorder's is left out.
+    """
+    return {
+        event["name"]: tuple(filter(None, map(slice_of, dicts(event.get(key)))))
+        for event in dicts(preamble.get("events")) if isinstance(event.get("name"), str)
+    }  # fmt: skip
+
+
+def slice_of(found: dict[str, Any]) -> Slice | None:
+    name, on, by = found.get("name"), found.get("on") or "thread", found.get("by") or []
+    texts = [name, on, *by] if isinstance(by, list) else [None]
+    if not all(isinstance(one, str) for one in texts):
+        return None
+    return Slice(str(name), str(on), tuple(by))
+
+
+def dicts(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def fields_of(text: str, decodings: set[str]) -> tuple[Field, ...]:

@@ -8,6 +8,7 @@ import itertools
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,48 @@ def test_from_one_event_to_the_next_of_its_kind(
     assert [note for note in found["notes"] if "began and did not end" in note]
 
 
+SLICE = {"name": "away", "on": "thread", "by": []}
+
+
+def with_preamble(log: Path, tmp_path: Path, events: object) -> Path:
+    copy = tmp_path / "log"
+    shutil.copytree(log, copy)
+    file = copy / "meta.json"
+    meta = json.loads(file.read_text())
+    meta["preamble"]["events"] = events
+    file.write_text(json.dumps(meta))
+    return copy
+
+
+def test_a_slice_that_the_log_declares(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [{"name": "BLOCKED", "begins": [SLICE]}, {"name": "BACK", "ends": [SLICE]}]
+    copy = with_preamble(log, tmp_path, events)
+    found = operations_of(capsys, copy, "--operation", "waits:away", "--by", "state")
+    # The parent's and the child's; the third that begins has no end.
+    assert {one["value"]: one["times"] for one in found["operations"]["kinds"]} == {"S": 2}
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [
+        None, 7, "away", {"name": "away"}, ["away", None], [{}], [{"name": 7}],
+        [SLICE | {"on": 7}], [SLICE | {"by": "pid"}], [SLICE | {"by": [["pid"]]}],
+        [SLICE | {"by": ["none"]}], [SLICE | {"by": {"pid": 1}}],
+    ],
+)  # fmt: skip
+def test_a_log_declares_slices_in_its_own_way(
+    slices: object, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [{"name": "BLOCKED", "begins": slices}, {"name": "BACK", "ends": slices}, 7, {},
+              {"name": ["BACK"], "ends": slices}]  # fmt: skip
+    copy = with_preamble(log, tmp_path, events)
+    code, _, err = asked(capsys, copy, "--operation", "away")
+    assert (code, err) == (2, "klogger: 'away' is no operation\n  help: give EVENT..EVENT, a slice"
+                              " of a schema, or the name of a system call\n")  # fmt: skip
+
+
 def test_a_call_that_does_not_return(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is the one that is looked for."""
     found = operations_of(capsys, log, "--operation", "call:read")
@@ -220,7 +263,7 @@ def test_the_page_has_the_critical_path(
 
 
 def test_the_path_is_whole(log: Path) -> None:
-    walk = answer.of_file(log, lambda _: Choice(threads=[20])).path
+    walk = answer.of_file(log, lambda _: Choice(threads=[20], pictured=True)).path
     assert walk is not None
     assert walk.edges[-1] - walk.edges[0] == 1090 * US
     sums = [sum(ns for *_, ns in column) for column in walk.columns]
