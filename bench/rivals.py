@@ -188,7 +188,7 @@ def perf_words(events: Sequence[str], buffer: str) -> list[str]:
 
 
 @contextmanager
-def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int):
+def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int, *more: str):
     """perf record of processes that run already; its own answer says that it has begun."""
     out, control, answer = (
         tools.folder / name for name in ("perf.data", "perf-control", "perf-answer")
@@ -196,7 +196,7 @@ def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int):
     for fifo in (control, answer):
         fifo.unlink(missing_ok=True)
         os.mkfifo(fifo)
-    words = [*aside(tools, pids), *perf_words(events, f"{kb}K")]
+    words = [*aside(tools, pids), *perf_words(events, f"{kb}K"), *more]
     words += [
         "-p",
         ",".join(map(str, pids)),
