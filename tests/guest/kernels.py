@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The kernels that guests boot, what modules for them are built with, and of which schemata."""
 
+import base64
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,24 @@ def check_kernel_is_well(out: Path):
     assert [line for line in lines if any(word in line for word in COMPLAINTS)] == []
     if (out / "kmemleak").exists():
         assert (out / "kmemleak").read_text() == ""
+
+
+def said_in_guest(klogger: Path, folder: Path, script: str) -> list[tuple[str, str]]:
+    """What a script says in a guest, which has the files of the folder: the first word of each line
+    and the rest.
+    """
+    if not list((cache() / "guest").glob("linux-image-*.deb")):
+        pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
+    done = subprocess.run(
+        [sys.executable, "-m", "klogger_lab.cli.guest", "--", "sh", "-c", script], cwd=folder,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1500,
+        env={**os.environ, "KLOGGER": str(klogger), "KLOGGER_CACHE": str(cache())},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return [line.partition(" ")[::2] for line in done.stdout.splitlines()]
+
+
+def unpacked(said: dict[str, str], name: str, file: Path) -> Path:
+    """A file that a guest has said as `base64 -w 0`."""
+    file.write_bytes(base64.b64decode(said[name]))
+    return file

@@ -4,14 +4,11 @@ tracepoint of pauses other arguments: what the live test compares, and the kerne
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from dirty_pages import PAUSED, PLAIN, READ, READS, TWICE, Ran, check_reads, check_twice
-from kernels import cache
+from kernels import said_in_guest, unpacked
 from oracles import Log
 
 pytestmark = pytest.mark.full("boots guests of its own")
@@ -43,25 +40,14 @@ PROGRAMS = {"twice": TWICE, "reads": READS, "paused": PAUSED}
 
 @pytest.fixture(scope="module")
 def said(klogger, tmp_path_factory):
-    if not list((cache() / "guest").glob("linux-image-*.deb")):
-        pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
     if not Path("/sbin/mkfs.ext4").exists():
         pytest.skip("no mkfs.ext4")
     folder = tmp_path_factory.mktemp("writeback")
     for name, program in PROGRAMS.items():
         (folder / f"{name}.py").write_text(PLAIN + program)
-    guest = [sys.executable, "-m", "klogger_lab.cli.guest", "--", "sh", "-c", SCRIPT]
-    done = subprocess.run(
-        guest,
-        cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        timeout=900, env={**os.environ, "KLOGGER": str(klogger), "KLOGGER_CACHE": str(cache())},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    told = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    told = dict(said_in_guest(klogger, folder, SCRIPT))
     for name in PROGRAMS:
-        path = folder / f"{name}.klog"
-        data = told[f"log-{name}"].encode()
-        subprocess.run(["base64", "-d"], input=data, stdout=path.open("wb"), check=True)
+        unpacked(told, f"log-{name}", folder / f"{name}.klog")
     return told | {"folder": str(folder)}
 
 
