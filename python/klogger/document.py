@@ -11,6 +11,7 @@ import html
 import json
 import string
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -22,6 +23,20 @@ SCRIPTS = (
     "times.js", "columns.js", "timeline-view.js", "timeline-draw.js", "timeline-words.js",
     "timeline.js", "flame.js", "search.js", "page.js",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a page. `body` is HTML; `flames`: see `scripts`."""
+
+    name: str
+    title: str
+    body: str
+    flames: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def html(self) -> str:
+        return f'<section id="{text(self.name)}"><h2>{text(self.title)}</h2>{self.body}</section>'
 
 
 def document(

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klogger import findings, flame, remarks, timeline
-from klogger.document import document, scripts, text, warnings
+from klogger.document import Part, document, scripts, text, warnings
 from klogger.drawing import COLOURS, NOBODY, ON_PAGE, OTHER, Palette, Subjects
 from klogger.executor import Result
 from klogger.ledger import TITLES, cause_of, remedy_of, when
@@ -27,11 +27,16 @@ def page(
     ledger: Iterable[tuple[Any, ...]],
     tracks: Timeline | None = None,
     subjects: Subjects = NOBODY,
+    *,
+    parts: Sequence[Part] = (),
+    style: str = "",
 ) -> str:
-    """The whole page. `events`: (event, documentation, logged, lost)."""
+    """The whole page. `events`: (event, documentation, logged, lost). `parts`, with their `style`:
+    what comes before the results.
+    """
     palette = Palette()
     specs: dict[str, dict[str, Any]] = {}
-    flames: dict[str, dict[str, Any]] = {}
+    flames: dict[str, Any] = {name: one for part in parts for name, one in part.flames.items()}
     said = remarks.shared(results, summary.warnings)
     begins = findings_list(results)
     # The timeline is drawn by a script of its own, and comes first.
@@ -53,14 +58,16 @@ def page(
     return document(
         summary.title,
         lines + head_of_ledger(summary) + remark_list(summary, said) + begins,
-        [(r.analysis.name, r.analysis.title) for r in results],
+        [(p.name, p.title) for p in parts] + [(r.analysis.name, r.analysis.title) for r in results],
         "".join(
             [
+                *(part.html for part in parts),
                 *sections,
                 table_section("events", "Events", "What does the log hold?", event_table(events)),
                 table_section("ledger", "Ledger", "What is missing from it?", ledger_table(ledger)),
             ]
         ),
+        style=style,
         scripts=scripts(specs, timeline_data(tracks, palette), flames),
     )
 

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from klogger import smalllog
-from klogger.cli import compare
+from klogger.cli import compare, report
 from klogger.why import answer, explain, path_picture, text
 from klogger.why.answer import Answer, Line, Walk
 from klogger.why.bins import GROUPS, RAN, Bin
@@ -260,6 +260,23 @@ def test_the_page_has_the_critical_path(
     assert (name, whole) == ("parent[20]", 1090 * US)
     assert sum(child[1] for child in children) == whole
     assert ": waited, timer" in data[1]
+
+
+def test_a_report_begins_with_where_the_time_went(
+    log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "report.html"
+    assert report.main([str(log), "--html", str(file)]) == 0
+    page = file.read_text()
+    names = re.findall(r'<section id="([a-z_-]+)"', page)
+    assert names[:3] == ["why-time", "why-because", "why-icicle"]
+    data = re.search(r'id="flames">(.*?)</script>', page, re.S)
+    assert data is not None
+    _, whole, children = json.loads(data[1])["bins"]["root"]
+    assert 0 < whole == sum(child[1] for child in children)
+    # Where one analysis is asked for, that is all.
+    assert report.main([str(log), "--html", str(file), "--analysis", "off_cpu"]) == 0
+    assert "why-time" not in file.read_text()
 
 
 def test_the_path_is_whole(log: Path) -> None:

@@ -20,12 +20,14 @@ from klogger.analysis import ON_PAGES, searched
 from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.executor import Result
+from klogger.failure import Failure
 from klogger.log import Log
 from klogger.outputs import write
 from klogger.summary import Summary, event_counts, summary
 from klogger.units import printable
 
 if TYPE_CHECKING:
+    from klogger.document import Part
     from klogger.drawing import Subjects
 
 
@@ -194,9 +196,10 @@ def write_files(
             for r in results
         )
         tracks = timeline.read(session, args.at) if drawn else None
+        parts, style = why_parts(args, log, progress)
         page = html.page(
             head, [*results, *operations(args, log)], event_counts(log), ledger(log), tracks,
-            subjects(log),
+            subjects(log), parts=parts, style=style,
         )  # fmt: skip
         write(args.html, page.encode(errors="replace"))
         written.append(args.html)
@@ -211,6 +214,24 @@ def write_files(
                 write(written[-1], picture)
         tell_undrawn(results)
     return written
+
+
+def why_parts(
+    args: argparse.Namespace, log: Log, progress: Callable[[str], None]
+) -> tuple[list[Part], str]:
+    """Where the time went, with its style, if the log can say and no analyses are chosen."""
+    blocked = log.events.get("BLOCKED")
+    if args.analysis or blocked is None or blocked.schema != "waits" or not blocked.logged:
+        return [], ""
+    from klogger.document import Part, warnings
+    from klogger.why import answer, page
+    from klogger.why.choice import Choice
+
+    try:
+        found = answer.of_log(log, Choice(pictured=True), progress)
+    except Failure as wrong:
+        return [Part("why-time", "Where the time went", warnings([str(wrong)]))], ""
+    return page.for_report(found, str(args.file)), page.STYLE
 
 
 def tell_undrawn(results: list[Result]) -> None:

@@ -7,9 +7,11 @@ Everything that comes from a log is escaped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from klogger import flame
-from klogger.document import document, scripts, text, warnings
+from klogger.document import Part, document, scripts, text, warnings
 from klogger.units import show
 from klogger.why import path_picture, rows
 from klogger.why.answer import Answer, Thread
@@ -26,52 +28,66 @@ STYLE = """
 ol.because li { margin: .5rem 0; }
 ol.because pre { margin: .2rem 0; font-size: .82rem; color: var(--faint); white-space: pre-wrap; }
 """
+STYLE += path_picture.STYLE
 ICICLE = "bins"
 ROWS_MOST = 40
-Section = tuple[str, str, str]
 
 
 def page(answer: Answer, log: str) -> str:
-    (first, _), *_ = list(head(answer))
-    icicle = flame.Node(answer.title)
-    # One program is what the title says.
-    first_at = 1 if len({way[0] for way, _ in answer.stacks}) == 1 else 0
-    for way, ns in answer.stacks:
-        icicle.add(way[first_at:], ns)
-    made = [one for one in sections(answer, log) if one[2]]
+    made = list(parts(answer, log))
     return document(
         answer.title,
-        f"<p>{text(first)}</p>" + warnings(answer.notes),
-        [(name, title) for name, title, _ in made],
-        "".join(
-            f'<section id="{name}"><h2>{text(title)}</h2>{body}</section>'
-            for name, title, body in made
-        ),
-        style=STYLE + path_picture.STYLE,
-        scripts=scripts({}, None, {ICICLE: flame.as_json(icicle)}) if answer.stacks else "",
+        f"<p>{text(headline(answer))}</p>" + warnings(answer.notes),
+        [(part.name, part.title) for part in made],
+        "".join(part.html for part in made),
+        style=STYLE,
+        scripts=scripts({}, None, {n: one for part in made for n, one in part.flames.items()}),
     )
 
 
-def sections(answer: Answer, log: str) -> Iterator[Section]:
-    yield "time", "Where the time went", bins(answer)
-    yield "because", "Because", because(answer, log)
+def for_report(answer: Answer, log: str) -> list[Part]:
+    """The first sections, for the page of a report."""
+    made = [replace(part, name=f"why-{part.name}") for part in parts(answer, log)
+            if part.name in ("time", "because", "path", "icicle")]  # fmt: skip
+    head = f"<p>{text(headline(answer))}</p>" + warnings(answer.notes)
+    return [replace(made[0], body=head + made[0].body), *made[1:]]
+
+
+def headline(answer: Answer) -> str:
+    (first, _), *_ = list(head(answer))
+    return first
+
+
+def parts(answer: Answer, log: str) -> Iterator[Part]:
+    yield Part("time", "Where the time went", bins(answer))
+    if answer.chains:
+        yield Part("because", "Because", because(answer, log))
     if answer.path is not None:
-        yield "path", "Critical path", question(
+        yield Part("path", "Critical path", question(
             "At each moment, the thread that it waited for in the end, and what that one did."
-        ) + path_picture.picture(answer.path)  # fmt: skip
+        ) + path_picture.picture(answer.path))  # fmt: skip
     if answer.stacks:
-        yield "icicle", "All bins", question(
+        yield Part("icicle", "All bins", question(
             "Where each part of the time ends: above a wait for a thread is what that one did."
             " Click to zoom, type to search."
-        ) + flame.figure(ICICLE)  # fmt: skip
+        ) + flame.figure(ICICLE), {ICICLE: icicle(answer)})  # fmt: skip
     if answer.chains:
-        yield "followed", "With what those did that it waited for", followed(answer)
+        yield Part("followed", "With what those did that it waited for", followed(answer))
     if (found := answer.operated) is not None:
         if found.by:
-            yield "by", f"By {found.by}", kinds(found.kinds, answer.elapsed)
-        yield "slowest", "The slowest operations", slowest(found.slowest, log)
+            yield Part("by", f"By {found.by}", kinds(found.kinds, answer.elapsed))
+        yield Part("slowest", "The slowest operations", slowest(found.slowest, log))
     elif len(answer.threads) > 1:
-        yield "threads", "Threads", threads(answer.threads)
+        yield Part("threads", "Threads", threads(answer.threads))
+
+
+def icicle(answer: Answer) -> dict[str, Any]:
+    found = flame.Node(answer.title)
+    # One program is what the title says.
+    first_at = 1 if len({way[0] for way, _ in answer.stacks}) == 1 else 0
+    for way, ns in answer.stacks:
+        found.add(way[first_at:], ns)
+    return flame.as_json(found)
 
 
 def question(words: str) -> str:
@@ -104,8 +120,6 @@ def table(
 
 
 def because(answer: Answer, log: str) -> str:
-    if not answer.chains:
-        return ""
     items = []
     for chain in answer.chains:
         last = chain.steps[-1]
