@@ -4,7 +4,7 @@
 use crate::ledger::{Entry, Key};
 use crate::origin::Origin;
 use crate::preamble::LeftOut;
-use crate::record::{Header, LostRecord, SizeTable, full_time};
+use crate::record::{LostRecord, SizeTable};
 use crate::writer::{EventBlock, Extent};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
@@ -72,12 +72,10 @@ impl Cutter {
             records: &block.records[from..to],
             ..*block
         };
-        while let Some(header) = Header::read(&block.records[at..])
-            && let Some(size) = self.sizes.size(&block.records[at..])
-        {
-            let time = full_time(block.time_base, header.time48());
-            let is_lost = header.id() == self.lost.id;
-            let takes = if is_lost { self.lost.count(&block.records[at..]) } else { 1 };
+        for record in self.sizes.records(block.records) {
+            let time = record.time(block.time_base);
+            let is_lost = record.id() == self.lost.id;
+            let takes = if is_lost { self.lost.count(record.bytes) } else { 1 };
             if (self.from_ns..=self.to_ns).contains(&time) {
                 self.events += u64::from(!is_lost);
                 if is_lost {
@@ -95,7 +93,7 @@ impl Cutter {
                     *count = count.saturating_add(takes);
                 }
             }
-            at += size;
+            at += record.bytes.len();
             serial = serial.wrapping_add(takes);
         }
         parts.extend(open.map(|begin| part(begin, at)));

@@ -9,7 +9,7 @@
 
 use crate::event::EventRef;
 use crate::origin::Origin;
-use crate::record::{Header, LostRecord, SizeTable, full_time};
+use crate::record::{LostRecord, SizeTable};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -110,20 +110,19 @@ impl<S: Ord> LiveMerge<S> {
         let block: Arc<[u8]> = records.into();
         self.blocks.push(Arc::downgrade(&block));
         let (mut at, mut serial) = (0, first_serial);
-        while let (Some(header), Some(size)) =
-            (Header::read(&block[at..]), self.sizes.size(&block[at..]))
-        {
+        for record in self.sizes.records(&block) {
+            let size = record.bytes.len();
             let held = Held {
-                time: full_time(time_base, header.time48()),
+                time: record.time(time_base),
                 origin,
                 serial,
-                id: header.id(),
+                id: record.id(),
                 at: at as u32,
                 size: size as u32,
                 block: block.clone(),
             };
             let is_lost = held.id == self.lost.id;
-            serial = serial.wrapping_add(if is_lost { self.lost.count(&block[at..]) } else { 1 });
+            serial = serial.wrapping_add(if is_lost { self.lost.count(record.bytes) } else { 1 });
             if let Some(event) = self.event(&held) {
                 arrives(&event);
             }

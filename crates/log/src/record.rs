@@ -117,6 +117,12 @@ impl SizeTable {
         self.size_with_texts(*entry, bytes)
     }
 
+    /// The records at the start of `bytes`.
+    #[inline]
+    pub fn records<'a>(&self, bytes: &'a [u8]) -> Records<'_, 'a> {
+        Records { sizes: self, rest: bytes }
+    }
+
     fn size_with_texts(&self, entry: Sizes, bytes: &[u8]) -> Option<usize> {
         if entry.fixed < HEADER_SIZE {
             return None;
@@ -128,6 +134,53 @@ impl SizeTable {
         }
         let size = pad8(size);
         (size <= RECORD_MAX && size as usize <= bytes.len()).then_some(size as usize)
+    }
+}
+
+/// One record of some bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    pub header: Header,
+    pub bytes: &'a [u8],
+}
+
+impl Record<'_> {
+    #[inline]
+    pub fn id(&self) -> u16 {
+        self.header.id()
+    }
+
+    /// Its full time, if it is not earlier than `base`, and less than 78 hours later.
+    #[inline]
+    pub fn time(&self, base: u64) -> u64 {
+        full_time(base, self.header.time48())
+    }
+}
+
+/// The records at the start of some bytes, up to the first one that is invalid or cut off.
+#[derive(Clone, Debug)]
+pub struct Records<'s, 'a> {
+    sizes: &'s SizeTable,
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'_, 'a> {
+    /// What follows the records that came already.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Records<'_, 'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        let header = Header::read(self.rest)?;
+        let (bytes, rest) = self.rest.split_at_checked(self.sizes.size(self.rest)?)?;
+        self.rest = rest;
+        Some(Record { header, bytes })
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::code::owner;
 use crate::event::{Value, process, value};
 use crate::origin::Origin;
-use crate::record::{Header, SizeTable};
+use crate::record::SizeTable;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::Decode;
 use std::collections::BTreeSet;
@@ -73,17 +73,16 @@ impl Seen {
     }
 
     /// Notes the addresses in whole records of a stream.
-    pub fn note(&mut self, origin: Origin, mut records: &[u8], sizes: &SizeTable) {
+    pub fn note(&mut self, origin: Origin, records: &[u8], sizes: &SizeTable) {
         if self.events.is_empty() {
             return;
         }
         let mut found = Vec::new();
-        while let (Some(header), Some(size)) = (Header::read(records), sizes.size(records)) {
-            if let Some(Some((layout, fields))) = self.events.get(usize::from(header.id())) {
-                let record = &records[..size];
-                let pid = process(layout, origin, record);
+        for record in sizes.records(records) {
+            if let Some(Some((layout, fields))) = self.events.get(usize::from(record.id())) {
+                let pid = process(layout, origin, record.bytes);
                 for field in fields {
-                    match value(layout, field, record) {
+                    match value(layout, field, record.bytes) {
                         Value::Array(elements) => {
                             found.extend(elements.iter().filter_map(Value::bits))
                         }
@@ -96,7 +95,6 @@ impl Seen {
                     owner.into_iter().for_each(|pid| self.see((pid, address)));
                 }
             }
-            records = &records[size..];
         }
     }
 

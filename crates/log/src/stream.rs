@@ -14,7 +14,7 @@ use crate::ledger::Key;
 use crate::origin::Origin;
 use crate::parts::{self, Piece};
 use crate::record::LostRecord;
-use crate::record::{Header, SizeTable, full_time};
+use crate::record::{Header, SizeTable};
 use crate::scan::{self, Block};
 use crate::source::Source;
 use klogger_schema::layout::HEADER_SIZE;
@@ -250,30 +250,24 @@ impl Stream {
         let base = block.header.first_time;
         let mut serial = piece.first_serial;
         let mut last = self.items.last().map_or(0, |i| i.time);
-        let (mut at, end) = (piece.records.start, piece.records.end);
-        let (start, mut walked) = (at, 0);
-        let mut sorted = true;
-        while at < end {
-            let rest = &self.bytes[at..end];
-            let (Some(header), Some(size)) = (Header::read(rest), shared.sizes.size(rest)) else {
-                self.note_malformed(block, at - start, Header::read(rest), walked, shared);
-                break;
-            };
-            let time = full_time(base, header.time48());
-            self.items.push(Item {
-                time,
-                serial,
-                at: at as u32,
-                size: size as u16,
-                id: header.id(),
-            });
-            let is_lost = header.id() == shared.lost.id;
-            let taken = if is_lost { shared.lost.count(rest) } else { 1 };
+        let (mut at, mut walked, mut sorted) = (piece.records.start, 0, true);
+        let mut records = shared.sizes.records(&self.bytes[piece.records.clone()]);
+        for record in records.by_ref() {
+            let (time, size) = (record.time(base), record.bytes.len());
+            let id = record.id();
+            self.items.push(Item { time, serial, at: at as u32, size: size as u16, id });
+            let is_lost = id == shared.lost.id;
+            let taken = if is_lost { shared.lost.count(record.bytes) } else { 1 };
             walked += u32::from(!is_lost);
             serial = serial.wrapping_add(taken);
             sorted &= last <= time;
             last = time;
             at += size;
+        }
+        let rest = records.rest();
+        if !rest.is_empty() {
+            let header = Header::read(rest);
+            self.note_malformed(block, at - piece.records.start, header, walked, shared);
         }
         sorted
     }

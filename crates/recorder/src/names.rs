@@ -9,7 +9,7 @@
 use klogger_engines::left_names::{LeftName, LeftNames};
 use klogger_engines::scope::{SCOPE_BYTES, Scope};
 use klogger_log::builtin::Builtin as Kind;
-use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_log::record::SizeTable;
 use klogger_os::clocks::{self, Clocks};
 use klogger_os::processes::{self, Named};
 use klogger_ring::block::Builtin;
@@ -154,19 +154,16 @@ impl ThreadNames {
 
     /// Notes the ids in the records of a CPU. `base`: not later than the earliest of them.
     pub fn see(&mut self, records: &[u8], base: u64) {
-        let mut rest = records;
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            let (record, after) = rest.split_at(size);
-            rest = after;
-            let Some(fields) = self.events.get(usize::from(header.id())) else { continue };
-            let own = fields.kind.map(|kind| (kind, id_at(record, fields.pid)));
+        for record in self.sizes.records(records) {
+            let Some(fields) = self.events.get(usize::from(record.id())) else { continue };
+            let own = fields.kind.map(|kind| (kind, id_at(record.bytes, fields.pid)));
             if let Some((Kind::Fork | Kind::Exec | Kind::Rename, tid)) = own {
                 self.ids.own.set(tid, true);
                 self.ids.known.set(tid, true);
             }
-            for tid in fields.threads.iter().map(|offset| id_at(record, *offset)) {
+            for tid in fields.threads.iter().map(|offset| id_at(record.bytes, *offset)) {
                 if !self.ids.known.has(tid) {
-                    self.ids.note(tid, full_time(base, header.time48()));
+                    self.ids.note(tid, record.time(base));
                 }
             }
             if let Some((Kind::Exit, tid)) = own {

@@ -111,14 +111,13 @@ impl Seen {
             let Origin::Thread { stream, thread } = block.origin else {
                 panic!("not a thread's stream")
             };
-            let mut rest = &block.records[..];
-            while let Some(size) = sizes.size(rest) {
-                let n = u64::from_le_bytes(rest[8..16].try_into().unwrap());
-                assert!(Header::read(rest).unwrap().id() != 0);
+            let mut records = sizes.records(&block.records);
+            for record in records.by_ref() {
+                let n = u64::from_le_bytes(record.bytes[8..16].try_into().unwrap());
+                assert!(record.id() != 0);
                 list.push((stream, thread.tid, n));
-                rest = &rest[size..];
             }
-            assert!(rest.is_empty(), "the whole block is records");
+            assert!(records.rest().is_empty(), "the whole block is records");
         }
         list
     }

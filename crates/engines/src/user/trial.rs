@@ -194,12 +194,9 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
     }
     let sizes = SizeTable::new(&layouts);
     for block in blocks {
-        let mut rest = &block.records[..];
-        while let Some(size) = sizes.size(rest) {
-            assert!(Header::read(rest).is_some_and(|h| h.id() != 0));
-            rest = &rest[size..];
-        }
-        assert!(rest.is_empty(), "{} bytes are not a record", rest.len());
+        let mut records = sizes.records(&block.records);
+        assert!(records.all(|record| record.id() != 0));
+        assert!(records.rest().is_empty(), "{} bytes are not a record", records.rest().len());
     }
 }
 

@@ -6,7 +6,7 @@ use crate::format::{
     BLOCK_HEADER_SIZE, BLOCK_TARGET, BlockHeader, PACKED_PART_TARGET, PART_SIZE, PART_TARGET,
     Packing, Part,
 };
-use crate::record::{Header, TIME_MASK};
+use crate::record::TIME_MASK;
 use std::io;
 
 /// The result of one pass over the records of a block.
@@ -65,26 +65,26 @@ impl<S: Sink> Writer<S> {
     /// Continues to `end` or a bit farther; false at the first malformed record.
     fn walk_part(&mut self, records: &[u8], base: u64, end: usize, chunk: &mut Chunk) -> bool {
         // In variables of their own, which stay in registers. Times are relative to the base.
-        let (mut rest, mut events) = (&records[chunk.bytes..], 0);
+        let (mut bytes, mut events) = (0, 0);
         let (mut first, mut last) = (u64::MAX, 0);
-        let (before, enough) = (rest.len(), end.saturating_sub(chunk.bytes));
+        let enough = end.saturating_sub(chunk.bytes);
+        let mut rest = self.sizes.records(&records[chunk.bytes..]);
         let mut whole = true;
-        while before - rest.len() < enough {
-            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else {
+        while bytes < enough {
+            let Some(record) = rest.next() else {
                 whole = false;
                 break;
             };
-            let time = header.time48().wrapping_sub(base) & TIME_MASK;
+            let time = record.header.time48().wrapping_sub(base) & TIME_MASK;
             (first, last) = (first.min(time), last.max(time));
-            if header.id() == self.lost.id {
-                chunk.lost = chunk.lost.saturating_add(self.lost.count(rest));
+            if record.id() == self.lost.id {
+                chunk.lost = chunk.lost.saturating_add(self.lost.count(record.bytes));
             } else {
                 events += 1;
             }
-            self.counts[usize::from(header.id())] += 1;
-            rest = &rest[size..];
+            self.counts[usize::from(record.id())] += 1;
+            bytes += record.bytes.len();
         }
-        let bytes = before - rest.len();
         if bytes > 0 {
             chunk.first_time = chunk.first_time.min(base.wrapping_add(first));
             chunk.last_time = chunk.last_time.max(base.wrapping_add(last));
@@ -95,10 +95,9 @@ impl<S: Sink> Writer<S> {
     }
 
     /// Undoes the counts of [`Writer::walk`].
-    pub(super) fn uncount(&mut self, mut records: &[u8]) {
-        while let (Some(header), Some(size)) = (Header::read(records), self.sizes.size(records)) {
-            self.counts[usize::from(header.id())] -= 1;
-            records = &records[size..];
+    pub(super) fn uncount(&mut self, records: &[u8]) {
+        for record in self.sizes.records(records) {
+            self.counts[usize::from(record.id())] -= 1;
         }
     }
 

@@ -6,7 +6,7 @@ use super::watcher::Watcher;
 use super::{FiredBy, Hit, Tallies};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
-use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_log::record::{Header, SizeTable};
 use klogger_log::trigger::Trigger;
 use klogger_log::trigger::matcher::Found;
 use klogger_schema::layout::EventLayout;
@@ -116,23 +116,20 @@ impl Finder {
         }
         let before = self.last.remove(&origin).unwrap_or_default();
         let mut last: &[u8] = &before;
-        let mut rest = records;
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            let (record, after) = rest.split_at(size.min(rest.len()));
-            rest = after;
-            if header.id() != self.triggered {
-                last = record;
+        for record in self.sizes.records(records) {
+            if record.id() != self.triggered {
+                last = record.bytes;
                 continue;
             }
             let word = |at: usize| {
-                let bytes = record.get(at..at + 2).and_then(|b| b.try_into().ok());
+                let bytes = record.bytes.get(at..at + 2).and_then(|b| b.try_into().ok());
                 bytes.map_or(0, u16::from_le_bytes)
             };
             let (trigger, id) = (word(8), word(10));
-            let fired_by = Header::new(header.time48(), id);
+            let fired_by = Header::new(record.header.time48(), id);
             let is_its = Header::read(last) == Some(fired_by);
             let layout = self.layouts.get(&id).filter(|_| is_its);
-            let time_ns = full_time(time_base, header.time48());
+            let time_ns = record.time(time_base);
             self.hits.hit(trigger, time_ns, origin.cpu(), layout.map(|layout| (layout, last)));
         }
         let last = last.to_vec();

@@ -10,7 +10,7 @@ use klogger_log::builder::RecordBuilder;
 use klogger_log::filter::FilterError;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble};
-use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_log::record::{Record, SizeTable};
 use klogger_log::trigger::Trigger;
 use klogger_log::trigger::matcher::{Found, Limits, Matcher};
 use klogger_os as os;
@@ -71,12 +71,9 @@ impl Watcher {
     /// The records of a block.
     pub fn see(&mut self, origin: Origin, time_base: u64, records: &[u8]) {
         self.wanted.clear();
-        let mut rest = records;
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            let (record, after) = rest.split_at(size.min(rest.len()));
-            rest = after;
-            if self.matcher.wants(header.id()) {
-                self.wanted.extend_from_slice(record);
+        for record in self.sizes.records(records) {
+            if self.matcher.wants(record.id()) {
+                self.wanted.extend_from_slice(record.bytes);
             }
         }
         if !self.wanted.is_empty() {
@@ -87,12 +84,8 @@ impl Watcher {
     /// Events of the recorder itself, which wait here.
     pub fn own(&mut self, records: &[u8]) {
         self.see(Origin::Recorder, self.own_base, records);
-        let mut rest = records;
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            let (record, after) = rest.split_at(size.min(rest.len()));
-            rest = after;
-            self.held.push((full_time(self.own_base, header.time48()), record.to_vec()));
-        }
+        let held = |record: Record| (record.time(self.own_base), record.bytes.to_vec());
+        self.held.extend(self.sizes.records(records).map(held));
     }
 
     /// A source has handed over all its events before this time.
@@ -175,15 +168,12 @@ mod tests {
     use klogger_toolchain::bundled;
 
     /// (event, time) of each record.
-    fn read(layouts: &[EventLayout], mut own: &[u8]) -> Vec<(String, u64)> {
-        let sizes = SizeTable::new(layouts);
-        let mut found = Vec::new();
-        while let (Some(header), Some(size)) = (Header::read(own), sizes.size(own)) {
-            let layout = layouts.iter().find(|e| e.id == header.id()).unwrap();
-            found.push((layout.name.clone(), full_time(0, header.time48())));
-            own = &own[size..];
-        }
-        found
+    fn read(layouts: &[EventLayout], own: &[u8]) -> Vec<(String, u64)> {
+        let named = |record: Record| {
+            let layout = layouts.iter().find(|e| e.id == record.id()).unwrap();
+            (layout.name.clone(), record.time(0))
+        };
+        SizeTable::new(layouts).records(own).map(named).collect()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use klogger_log::event::EventRef;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{KnownThread, Preamble};
 use klogger_log::process::Processes;
-use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_log::record::SizeTable;
 use klogger_log::writer::EventBlock;
 
 /// Threads at most.
@@ -51,14 +51,12 @@ impl Names {
 
     /// Notes the events about threads in a block; returns the last time in it.
     pub fn see(&mut self, block: &EventBlock, preamble: &Preamble) -> u64 {
-        let (mut rest, mut last) = (block.records, block.time_base);
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            let (record, after) = rest.split_at(size);
-            rest = after;
-            let time = full_time(block.time_base, header.time48());
+        let mut last = block.time_base;
+        for record in self.sizes.records(block.records) {
+            let time = record.time(block.time_base);
             last = last.max(time);
-            if let Some(Some(index)) = self.about.get(usize::from(header.id())) {
-                self.pending.push((time, *index, record.to_vec()));
+            if let Some(Some(index)) = self.about.get(usize::from(record.id())) {
+                self.pending.push((time, *index, record.bytes.to_vec()));
             }
         }
         if self.pending.len() >= PENDING_MAX {

@@ -4,7 +4,7 @@
 
 use klogger_log::builtin::Builtin as Kind;
 use klogger_log::event::{EventRef, Value};
-use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_log::record::SizeTable;
 use klogger_log::writer::EventBlock;
 use klogger_ring::block::Builtin;
 use klogger_schema::layout::EventLayout;
@@ -87,19 +87,18 @@ impl Known {
     /// of threads out of scope come later than the events that need them, so those that come after
     /// the span are noted as well.
     pub fn see(&mut self, block: &EventBlock, span: Option<(u64, u64)>) {
-        let (mut rest, layouts, what) = (block.records, self.layouts.clone(), self.what.clone());
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            let (bytes, after) = rest.split_at(size);
-            rest = after;
-            let Some(Some((what, index))) = what.get(usize::from(header.id())) else { continue };
-            let time_ns = full_time(block.time_base, header.time48());
+        let (layouts, what, sizes) =
+            (self.layouts.clone(), self.what.clone(), self.sizes.clone());
+        for record in sizes.records(block.records) {
+            let Some(Some((what, index))) = what.get(usize::from(record.id())) else { continue };
+            let time_ns = record.time(block.time_base);
             let event = EventRef {
                 layout: &layouts[*index],
                 index: *index,
                 time_ns,
                 origin: block.origin,
                 serial: 0,
-                bytes,
+                bytes: record.bytes,
             };
             let is_seen = *what == What::Thread(Kind::Seen);
             let counts = |(from, to): (u64, u64)| {

@@ -2,7 +2,7 @@
 //! Which stacks events have the numbers of, and which addresses of data.
 
 use klogger_log::event::{Value, value};
-use klogger_log::record::{Header, SizeTable};
+use klogger_log::record::SizeTable;
 use klogger_log::seen::Seen;
 use klogger_log::writer::EventBlock;
 use klogger_schema::layout::{EventLayout, FieldLayout};
@@ -25,12 +25,9 @@ pub fn stacks(blocks: &[EventBlock], events: &[EventLayout]) -> HashSet<u64> {
     }
     let sizes = SizeTable::new(events);
     for block in blocks {
-        let mut rest = block.records;
-        while let (Some(header), Some(size)) = (Header::read(rest), sizes.size(rest)) {
-            let (record, after) = rest.split_at(size);
-            rest = after;
-            let Some((layout, fields)) = of_interest.get(&header.id()) else { continue };
-            let numbers = fields.iter().filter_map(|f| number(value(layout, f, record)));
+        for record in sizes.records(block.records) {
+            let Some((layout, fields)) = of_interest.get(&record.id()) else { continue };
+            let numbers = fields.iter().filter_map(|f| number(value(layout, f, record.bytes)));
             used.extend(numbers);
         }
     }

@@ -2,7 +2,7 @@
 //! What could not be written, for the ledger.
 
 use klogger_log::ledger::{Entry, Key};
-use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_log::record::SizeTable;
 use klogger_log::writer::EventBlock;
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
@@ -41,10 +41,8 @@ impl Discarded {
     /// Counts the events of a block except the first ones, which were written. LOST records do not
     /// count: the ledger has their losses already.
     pub fn add(&mut self, block: &EventBlock, mut written: u64) {
-        let mut rest = block.records;
-        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
-            rest = &rest[size..];
-            let is_event = self.names.get(&header.id()).is_some_and(|name| name != "LOST");
+        for record in self.sizes.records(block.records) {
+            let is_event = self.names.get(&record.id()).is_some_and(|name| name != "LOST");
             if !is_event {
                 continue;
             }
@@ -52,8 +50,8 @@ impl Discarded {
                 written -= 1;
                 continue;
             }
-            let time = full_time(block.time_base, header.time48());
-            let place = (header.id(), block.origin.cpu());
+            let time = record.time(block.time_base);
+            let place = (record.id(), block.origin.cpu());
             let missing =
                 self.found.entry(place).or_insert(Missing { count: 0, from: time, to: time });
             missing.count += 1;
@@ -63,12 +61,7 @@ impl Discarded {
 
     /// How many records there are.
     pub fn count(&self, records: &[u8]) -> u64 {
-        let (mut rest, mut count) = (records, 0);
-        while let Some(size) = self.sizes.size(rest) {
-            rest = &rest[size..];
-            count += 1;
-        }
-        count
+        self.sizes.records(records).count() as u64
     }
 
     pub fn entries(&self, why: &str) -> Vec<Entry> {

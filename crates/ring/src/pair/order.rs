@@ -2,20 +2,13 @@
 //! The order of records by time.
 
 use crate::{RecordKinds, Taken};
-use klogger_log::record::Header;
 
 /// The records in `bytes`, each with the low 48 bits of its time; up to the first invalid one.
 pub fn records<'a>(
     kinds: &'a RecordKinds,
     bytes: &'a [u8],
 ) -> impl Iterator<Item = (&'a [u8], u64)> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let header = Header::read(rest)?;
-        let (record, after) = rest.split_at(kinds.sizes.size(rest)?);
-        rest = after;
-        Some((record, header.time48()))
-    })
+    kinds.sizes.records(bytes).map(|record| (record.bytes, record.header.time48()))
 }
 
 /// The low 48 bits of the time of the last one.

@@ -47,11 +47,7 @@ impl Taken {
     /// Counts whole records.
     pub fn of(kinds: &RecordKinds, records: &[u8]) -> Taken {
         let mut taken = Taken { bytes: records.len() as u64, ..Taken::default() };
-        let mut rest = records;
-        while let Some(size) = kinds.sizes.size(rest) {
-            taken.count(kinds, rest);
-            rest = &rest[size..];
-        }
+        kinds.sizes.records(records).for_each(|record| taken.count(kinds, record.bytes));
         taken
     }
 
