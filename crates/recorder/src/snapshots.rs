@@ -84,7 +84,7 @@ pub struct Made {
 type Tell = Box<dyn FnOnce(Result<Made, String>) + Send>;
 
 /// A snapshot that somebody waits for: of the time until now.
-pub struct Wish {
+pub struct SnapshotRequest {
     pub why: String,
     /// How much of it, if not [`Options::before`].
     pub last: Option<Duration>,
@@ -99,7 +99,7 @@ enum Ask {
         at_ns: u64,
         trigger: u32,
     },
-    Wish(Wish),
+    Snapshot(SnapshotRequest),
     /// The recording has ended.
     End,
 }
@@ -131,7 +131,7 @@ impl Default for Waiting {
 impl Requests {
     /// A trigger was hit at this time (ns of the log clock): makes a snapshot of the time around
     /// it. `trigger`: its number, from 1. Returns at once.
-    pub fn request(&self, why: &str, at_ns: u64, trigger: u32) {
+    pub fn hit(&self, why: &str, at_ns: u64, trigger: u32) {
         let ask = Ask::Hit { why: why.into(), at_ns, trigger };
         self.waiting.first_ns.fetch_min(at_ns, Ordering::Relaxed);
         if self.to.try_send(ask).is_err() {
@@ -140,14 +140,14 @@ impl Requests {
         }
     }
 
-    /// Makes a snapshot of the time until now. The wish comes back if too many wait.
-    pub fn wish(&self, wish: Wish) -> Result<(), Wish> {
-        self.to.try_send(Ask::Wish(wish)).map_err(|e| match e {
-            TrySendError::Full(Ask::Wish(wish)) | TrySendError::Disconnected(Ask::Wish(wish)) => {
-                wish
+    /// Makes a snapshot of the time until now. The request comes back if too many wait.
+    pub fn snapshot(&self, request: SnapshotRequest) -> Result<(), SnapshotRequest> {
+        self.to.try_send(Ask::Snapshot(request)).map_err(|e| match e {
+            TrySendError::Full(Ask::Snapshot(request)) | TrySendError::Disconnected(Ask::Snapshot(request)) => {
+                request
             }
             TrySendError::Full(_) | TrySendError::Disconnected(_) => {
-                unreachable!("it was a wish")
+                unreachable!("it was a request for a snapshot")
             }
         })
     }

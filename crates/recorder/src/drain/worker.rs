@@ -78,7 +78,7 @@ impl Worker {
             // A wake-up that came while the thread was awake makes this return at once.
             let wait = self.shared.outlet.followed.wait();
             thread::park_timeout(wait.unwrap_or(LONGEST_WAIT));
-            self.go_home();
+            self.rebind();
             self.replace();
             let begin_ns = os::monotonic_ns();
             self.empty();
@@ -108,7 +108,7 @@ impl Worker {
 
     /// Binds the thread to its CPU again: when a CPU goes offline, the kernel lets the thread run
     /// on all others, and does not take that back. While it is offline, there is nothing to do.
-    fn go_home(&self) {
+    fn rebind(&self) {
         if !os::is_bound_to(u32::from(self.cpu)) {
             let _ = os::pin_to_cpu(u32::from(self.cpu));
         }

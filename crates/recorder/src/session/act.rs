@@ -108,7 +108,7 @@ impl Session {
     fn snapshot(&self, why: &str, hit: &Hit) -> Result<(), String> {
         let snapshots = self.snapshots.as_ref();
         let snapshots = snapshots.ok_or("not done: no history is kept of this recording")?;
-        snapshots.requests.request(why, hit.time_ns, hit.trigger.into());
+        snapshots.requests.hit(why, hit.time_ns, hit.trigger.into());
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::Session;
 use crate::Message;
 use crate::followed::Ends;
 use crate::pipeline::Pipeline;
-use crate::snapshots::{Made, Wish};
+use crate::snapshots::{Made, SnapshotRequest};
 use crate::socket::{Answer, Frame, Listener, Reply, Request};
 use crate::writer::Names;
 use klogger_log::ledger::Ledger;
@@ -122,8 +122,8 @@ impl Session {
                 Ok(made) => peer.tell(&Answer { snapshot: Some(made), ..Answer::default() }),
                 Err(why) => peer.tell(&Answer::refuse(why, None)),
             });
-            if let Err(wish) = requests.wish(Wish { why, last, file, tell }) {
-                (wish.tell)(Err("too many snapshots wait to be made".into()));
+            if let Err(request) = requests.snapshot(SnapshotRequest { why, last, file, tell }) {
+                (request.tell)(Err("too many snapshots wait to be made".into()));
             }
         }))
     }

@@ -69,7 +69,7 @@ impl Recording {
             let extent = Extent { first_ns: at, last_ns: at, events: 1, lost: 0 };
             self.history.keep(&block, extent, n + 1);
             if n % 77 == 76 {
-                self.snapshots.requests.request("late", at, 3);
+                self.snapshots.requests.hit("late", at, 3);
                 hits.push(at);
             }
         }
@@ -130,7 +130,7 @@ fn hits_that_come_too_fast_for_the_queue_are_counted() {
     recording.log();
     let many = 10 * WAITING_MAX as u64;
     let last_ns = recording.start_ns + 999 * MS;
-    (0..many).for_each(|_| recording.snapshots.requests.request("often", last_ns, 1));
+    (0..many).for_each(|_| recording.snapshots.requests.hit("often", last_ns, 1));
     let ended = recording.end();
     assert_eq!(ended.taken.iter().map(|one| one.hits).sum::<u64>(), 12 + many);
     assert!(ended.taken.iter().any(|one| one.to_ns == last_ns));

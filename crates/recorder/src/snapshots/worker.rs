@@ -3,7 +3,7 @@
 
 use super::history::{History, Part};
 use super::write::{self, Contents};
-use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Waiting, Wish, now, ns};
+use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Waiting, SnapshotRequest, now, ns};
 use crate::file;
 use crate::hung::{Watched, watched};
 use klogger_log::ledger::{Entry, Key, Taken};
@@ -120,7 +120,7 @@ impl Worker {
                     Ask::Hit { why, at_ns, trigger } => {
                         self.gathered.get_or_insert_default().add(why, at_ns, trigger);
                     }
-                    Ask::Wish(wish) => self.grant(wish),
+                    Ask::Snapshot(request) => self.answer(request),
                     Ask::End => ends = true,
                 }
             }
@@ -170,8 +170,8 @@ impl Worker {
         self.begin.preamble.clock.start_ns
     }
 
-    fn grant(&mut self, wish: Wish) {
-        let Wish { why, last, file, tell } = wish;
+    fn answer(&mut self, request: SnapshotRequest) {
+        let SnapshotRequest { why, last, file, tell } = request;
         let to_ns = now();
         let from_ns = to_ns.saturating_sub(ns(last.unwrap_or(self.begin.options.before)));
         let hits = vec![Hit { why, trigger: 0, at_ns: to_ns }];
