@@ -80,7 +80,7 @@ pub struct Ended {
     writer: Option<LogWriter>,
     status: Arc<Status>,
     /// The error with which listening for wake-ups ended early, if it did.
-    pub deaf: Option<String>,
+    pub listener_error: Option<String>,
     /// Warnings for the user.
     pub notes: Vec<String>,
     /// What happened to clocks and CPUs.
@@ -329,7 +329,7 @@ impl Pipeline {
             notes.extend(self.dump(true).err().map(|e| e.message));
         }
         // The last wake-up may bring new rings, which the drain threads drain as well.
-        let deaf = self.listener.take().and_then(Listener::stop).map(|e| e.message);
+        let listener_error = self.listener.take().and_then(Listener::stop).map(|e| e.message);
         notes.extend(self.grower.take().map(Grower::stop).unwrap_or_default());
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.iter().flat_map(|flight| lock(flight).finish()));
@@ -346,7 +346,7 @@ impl Pipeline {
         let writer = self.writer.join().ok().flatten();
         // It has passed on everything when it ends.
         self.follower.into_iter().for_each(|thread| drop(thread.join()));
-        (ends, Ended { writer, status, deaf, notes, seen, came })
+        (ends, Ended { writer, status, listener_error, notes, seen, came })
     }
 }
 

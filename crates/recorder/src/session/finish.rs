@@ -208,7 +208,7 @@ impl Session {
             ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
         }
         ledger.entries.extend(ledger::unnamed(writer.unnamed(), span));
-        if let Some(why) = &writer.deaf {
+        if let Some(why) = &writer.listener_error {
             let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
             ledger.entries.push(entry.detail(why));
         }
