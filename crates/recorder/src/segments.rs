@@ -149,14 +149,14 @@ impl Seams {
 
     /// Begins the next segment, and returns its writer and what is said of the one before. After an
     /// error the old one goes on, and this is tried again later.
-    pub fn go_on(&mut self) -> Option<(Writer<Destination>, About)> {
+    pub fn go_on(&mut self) -> Option<(Writer<Destination>, SegmentEnd)> {
         let (now, number) = (Instant::now(), self.number());
         match self.begin() {
             Ok(writer) => {
                 self.due = due(&self.plan, now);
                 let (start_ns, end_ns) = (self.began_ns, os::monotonic_ns());
                 self.began_ns = end_ns;
-                Some((writer, About { number, losses: self.losses(), start_ns, end_ns }))
+                Some((writer, SegmentEnd { number, losses: self.losses(), start_ns, end_ns }))
             }
             Err(e) => {
                 self.due = now + RETRY;
@@ -249,7 +249,7 @@ impl Seams {
 }
 
 /// A segment that has ended.
-pub struct About {
+pub struct SegmentEnd {
     pub number: u32,
     /// What was lost while it was written.
     pub losses: Vec<Entry>,

@@ -38,7 +38,7 @@ pub fn run(args: Args) -> Outcome {
     let stats = Stats::new(&reader);
     let ledger = reader.ledger(&stats.damage);
     let about =
-        info_text::About { file: &args.file, reader: &reader, stats: &stats, ledger: &ledger };
+        info_text::LogInfo { file: &args.file, reader: &reader, stats: &stats, ledger: &ledger };
     match args.format {
         Format::Text => say_part!("{}", info_text::page(&about, args.fields)),
         Format::Json => {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger info --format json`. Times are full ns of the log's clock.
 
-use super::info_text::About;
+use super::info_text::LogInfo;
 use klogger_log::damage::Damage;
 use klogger_log::ledger::Key;
 use klogger_log::origin::Origin;
 use klogger_log::stats;
 use serde_json::{Value, json};
 
-pub fn page(about: &About) -> Value {
-    let About { file, reader, stats, ledger } = about;
+pub fn page(about: &LogInfo) -> Value {
+    let LogInfo { file, reader, stats, ledger } = about;
     let preamble = reader.preamble();
     let events = preamble.events.iter().zip(&stats.events).map(|(layout, count)| {
         json!({

@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// What is shown.
-pub struct About<'a> {
+pub struct LogInfo<'a> {
     pub file: &'a Path,
     pub reader: &'a Reader,
     pub stats: &'a Stats,
@@ -32,7 +32,7 @@ pub struct About<'a> {
 const LABEL: usize = 11;
 
 /// The whole page. Writing to a string cannot fail, so the results of `write!` are ignored.
-pub fn page(about: &About, fields: bool) -> String {
+pub fn page(about: &LogInfo, fields: bool) -> String {
     let mut out = String::new();
     head(about, &mut out);
     host(about, &mut out);
@@ -70,12 +70,12 @@ fn binary_size(bytes: u64) -> String {
 }
 
 /// How long the recording lasted, ns.
-fn span(about: &About) -> u64 {
+fn span(about: &LogInfo) -> u64 {
     let (start, end) = about.reader.span();
     end - start
 }
 
-fn head(about: &About, out: &mut String) {
+fn head(about: &LogInfo, out: &mut String) {
     let preamble = about.reader.preamble();
     let total = about.stats.total();
     let state = match (about.reader.is_complete(), about.reader.is_being_written()) {
@@ -191,7 +191,7 @@ fn hits(count: &TriggerCount, start_ns: u64) -> String {
     text
 }
 
-fn host(about: &About, out: &mut String) {
+fn host(about: &LogInfo, out: &mut String) {
     let preamble = about.reader.preamble();
     let (host, clock, recorder) = (&preamble.host, &preamble.clock, &preamble.recorder);
     let parts = [&host.name, &host.kernel, &host.machine, &host.cpu_model];
@@ -275,7 +275,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-fn probes(about: &About, out: &mut String) {
+fn probes(about: &LogInfo, out: &mut String) {
     let probes = &about.reader.preamble().probes;
     let attached = probes.iter().filter(|p| p.attached).count();
     if !probes.is_empty() {
@@ -292,7 +292,7 @@ fn probes(about: &About, out: &mut String) {
     }
 }
 
-fn events(about: &About, fields: bool, out: &mut String) {
+fn events(about: &LogInfo, fields: bool, out: &mut String) {
     let layouts = &about.reader.preamble().events;
     let width = layouts
         .iter()
@@ -334,7 +334,7 @@ fn events(about: &About, fields: bool, out: &mut String) {
     }
 }
 
-fn cpus(about: &About, out: &mut String) {
+fn cpus(about: &LogInfo, out: &mut String) {
     let _ = writeln!(out, "\n{:12} {:>14} {:>16}", "CPU", "logged", "bytes");
     for (origin, count) in
         about.stats.origins.iter().filter(|(origin, _)| origin.thread().is_none())
@@ -350,7 +350,7 @@ const PROGRAMS_MAX: usize = 20;
 
 /// The processes that logged events themselves. There may be thousands of threads, so they are only
 /// counted.
-fn programs(about: &About, out: &mut String) {
+fn programs(about: &LogInfo, out: &mut String) {
     let mut processes: BTreeMap<u32, (u64, Count)> = BTreeMap::new();
     for (origin, count) in &about.stats.origins {
         if let Some(thread) = origin.thread() {
@@ -396,11 +396,11 @@ fn names(reader: &Reader) -> HashMap<u32, String> {
     rows.filter_map(named).collect()
 }
 
-fn segments(about: &About, out: &mut String) {
+fn segments(about: &LogInfo, out: &mut String) {
     out.push_str(&segments_text::table(about.reader.segments(), about.reader.span().0));
 }
 
-fn ledger(about: &About, out: &mut String) {
+fn ledger(about: &LogInfo, out: &mut String) {
     let (start, _) = about.reader.span();
     match ledger_text::page(about.ledger, start, terminal::width()) {
         page if page.is_empty() => out.push_str("\nledger: nothing is missing\n"),

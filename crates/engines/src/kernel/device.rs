@@ -16,7 +16,7 @@ const CALLS_MAX: usize = 64;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct About {
+pub struct DeviceInfo {
     pub version: u32,
     pub clock: u32,
     pub cpus: u32,
@@ -83,7 +83,7 @@ pub struct ProbeAbout {
 }
 
 // SAFETY: all are repr(C) and without padding, as the offsets below show.
-unsafe impl Plain for About {}
+unsafe impl Plain for DeviceInfo {}
 unsafe impl Plain for SchemaAbout {}
 unsafe impl Plain for Use {}
 unsafe impl Plain for Start {}
@@ -118,7 +118,7 @@ macro_rules! as_in_c {
     };
 }
 
-as_in_c!(About = ABOUT {
+as_in_c!(DeviceInfo = ABOUT {
     version = ABOUT_VERSION,
     clock = ABOUT_CLOCK,
     cpus = ABOUT_CPUS,
@@ -173,8 +173,8 @@ impl Device {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(PATH).map(Device)
     }
 
-    pub fn about(&self) -> io::Result<About> {
-        let mut about = About::default();
+    pub fn about(&self) -> io::Result<DeviceInfo> {
+        let mut about = DeviceInfo::default();
         request(self.as_fd(), number::ABOUT, &mut about).map(|()| about)
     }
 

@@ -65,7 +65,7 @@ fn other_version() -> Error {
         .help("unload it: rmmod klogger (after those that use it: lsmod | grep klogger)")
 }
 
-pub fn check_version(device: &Device) -> Result<device::About, Error> {
+pub fn check_version(device: &Device) -> Result<device::DeviceInfo, Error> {
     // The numbers of ioctl requests contain the sizes of structures, so another version may not
     // know them.
     match device.about() {

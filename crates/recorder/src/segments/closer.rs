@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The thread that completes segments, and deletes those that need not be kept.
 
-use super::About;
+use super::SegmentEnd;
 use super::shelf::{Closing, Shelf};
 use crate::snapshots::RawStacks;
 use crate::writer::Names;
@@ -74,7 +74,7 @@ fn run(work: &Receiver<Job>, shelf: &Arc<Shelf>, status: &Status) {
 fn complete(job: Job, shelf: &Arc<Shelf>) -> io::Result<()> {
     let Job { closing, events, stacks, mut ledger } = job;
     let Closing { about, writer } = closing;
-    let About { number, losses, start_ns, end_ns } = about;
+    let SegmentEnd { number, losses, start_ns, end_ns } = about;
     // Those of the stacks are of the whole recording as well.
     let mut named = Ledger::default();
     let mut names = Names::of(&events.0, stacks.kernel, &mut named);

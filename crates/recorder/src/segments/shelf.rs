@@ -6,7 +6,7 @@
 //! disk, the oldest goes, whether it is complete or not: those that wait may fill the disk, and the
 //! thread that has them completed may itself wait for the writer.
 
-use super::{About, Keep, Plan, Told};
+use super::{SegmentEnd, Keep, Plan, Told};
 use crate::destination::Destination;
 use crate::hung::watched;
 use klogger_log::ledger::{Entry, Key};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A segment that has ended.
 pub struct Closing {
-    pub about: About,
+    pub about: SegmentEnd,
     pub writer: Writer<Destination>,
 }
 

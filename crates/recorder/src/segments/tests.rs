@@ -73,7 +73,7 @@ impl Folder {
     fn wait(&self, numbers: impl IntoIterator<Item = u32>) {
         for number in numbers {
             let file = File::create_new(self.path(number)).unwrap();
-            let about = About { number, losses: Vec::new(), start_ns: 100, end_ns: 200 };
+            let about = SegmentEnd { number, losses: Vec::new(), start_ns: 100, end_ns: 200 };
             self.shelf.put(Closing {
                 about,
                 writer: writer(Destination::File(Watched::new(self.path(number), file))),
