@@ -53,9 +53,9 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 /*
  * In a forked child: makes a separate file, in the place of its parent's, so that no address
  * changes. If a signal handler forked in the middle of an event, the rest of that event goes into a
- * slot without a reader. A mute child has all events off.
+ * slot without a reader. `off`: the child logs no events.
  */
-KLOGGER_SLOW void klogger_forked(int mute)
+KLOGGER_SLOW void klogger_forked(int off)
 {
 	struct klogger_control control = *klogger_module.control;
 	__u32 number = klogger_thread.slot, i;
@@ -77,7 +77,7 @@ KLOGGER_SLOW void klogger_forked(int mute)
 	/* This recorder does not know the child yet, so its death would not be noted here. */
 	control.keeper = 0;
 	control.abandoned = 0;
-	if (mute || (control.armed && klogger_is_dead(&control, control.armed)))
+	if (off || (control.armed && klogger_is_dead(&control, control.armed)))
 		memset(control.on, 0, sizeof(control.on));
 	folder = klogger_find_folder(dir, sizeof(dir));
 	if (folder >= 0 && control.size > klogger_bytes_allowed()) {
@@ -105,7 +105,7 @@ KLOGGER_SLOW void klogger_forked(int mute)
 		klogger_module.rest->slot[number - 1].use = 1;
 }
 
-/* Called by pthread_atfork(). A fork during the search for a slot makes a mute child. */
+/* Called by pthread_atfork(). A fork during the search for a slot makes a child without events. */
 KLOGGER_SLOW void klogger_fork_child(void)
 {
 	int error = errno;

@@ -139,7 +139,7 @@ KLOGGER_SLOW struct klogger_ring *klogger_get_ring(void)
 	return ring;
 }
 
-void klogger_forked(int mute);
+void klogger_forked(int off);
 
 KLOGGER_SLOW int klogger_has_forked(void)
 {

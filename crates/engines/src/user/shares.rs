@@ -36,7 +36,7 @@ impl Shares {
         Shares { own, most }
     }
 
-    fn is_stranger(&self, uid: u32) -> bool {
+    fn is_another_user(&self, uid: u32) -> bool {
         self.own.is_some_and(|own| own != uid)
     }
 
@@ -45,15 +45,15 @@ impl Shares {
     pub fn left(&self, uid: u32, taken: &AllTaken) -> u64 {
         let (one, all) = (self.most / 4, self.most / 2);
         let charged = |uid: &u32, t: &Taken| {
-            if self.is_stranger(*uid) { t.memory.min(one) } else { t.memory }
+            if self.is_another_user(*uid) { t.memory.min(one) } else { t.memory }
         };
-        let sum = |strangers: bool| {
-            let mine = taken.iter().filter(|(uid, _)| self.is_stranger(**uid) == strangers);
+        let sum = |others: bool| {
+            let mine = taken.iter().filter(|(uid, _)| self.is_another_user(**uid) == others);
             mine.fold(0u64, |sum, (uid, t)| sum.saturating_add(charged(uid, t)))
         };
         let (own, strange) = (sum(false), sum(true).min(all));
         let left = self.most.saturating_sub(own).saturating_sub(strange);
-        if !self.is_stranger(uid) {
+        if !self.is_another_user(uid) {
             return left;
         }
         let used = taken.get(&uid).map_or(0, |t| charged(&uid, t));
@@ -66,12 +66,12 @@ impl Shares {
         if taken.get(&uid).is_some_and(|t| t.programs >= PROGRAMS_MAX) {
             return Some(format!("{PROGRAMS_MAX} programs of its user are recorded already"));
         }
-        if !self.is_stranger(uid) {
+        if !self.is_another_user(uid) {
             return None;
         }
-        let strangers = taken.iter().filter(|(uid, _)| self.is_stranger(**uid)).map(|(_, t)| t);
+        let others = taken.iter().filter(|(uid, _)| self.is_another_user(**uid)).map(|(_, t)| t);
         let (programs, addresses) =
-            strangers.fold((0, bytes), |(n, b), t| (n + t.programs, b.saturating_add(t.addresses)));
+            others.fold((0, bytes), |(n, b), t| (n + t.programs, b.saturating_add(t.addresses)));
         if programs >= MAPS_MAX / 2 {
             return Some(format!(
                 "{programs} programs of other users than the recorder's are recorded already"
