@@ -243,7 +243,7 @@ struct klogger_call_list {
  * first.
  */
 #define KLOGGER_STACKS_MAX 65536
-#define KLOGGER_STACK_FRAMES 24
+#define KLOGGER_STACK_FRAMES 48
 #define KLOGGER_STACK_SKIP 0
 
 /*
