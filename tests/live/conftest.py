@@ -94,6 +94,30 @@ def rings_allowed() -> Iterator[None]:
             switch.write_text(before)
 
 
+@contextlib.contextmanager
+def limited(what, *choices) -> Iterator[Path]:
+    """The file that takes the processes of a control group with limits. `choices`: by the version
+    of control groups, the folder of groups, and what is written to files of the new one.
+    """
+    for folder, files in choices:
+        group = Path(folder) / f"klogger-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            try:
+                for name, value in files.items():
+                    (group / name).write_text(value)
+            except OSError:
+                continue
+            yield group / "cgroup.procs"
+            return
+        finally:
+            group.rmdir()
+    pytest.skip(f"no control group with {what} can be made")
+
+
 def is_stopped(pid):
     """Each of its threads."""
     stats = [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import ext4_calls
 import pytest
+from conftest import limited
 from oracles import Log, answers, workload_json
 
 from klogger_lab.disk import loop_disk, unmount
@@ -120,8 +121,15 @@ def test_a_request_that_has_no_room_is_in_the_ledger(klogger, workloads, tmp_pat
     path = tmp_path / "requests.klog"
     mkfs = ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0"]
     with loop_disk(tmp_path / "disk", 64, mkfs=mkfs) as disk:
-        command = [workloads / "ext4_requests", disk.folder / "file"]
-        out = record(klogger, path, *command, options=["--set", "direct_io=16"])
+        # Many are under way at a time, however fast the device is.
+        limits = (
+            ("/sys/fs/cgroup/blkio", {"blkio.throttle.read_iops_device": f"{disk.text} 2000"}),
+            ("/sys/fs/cgroup", {"io.max": f"{disk.text} riops=2000"}),
+        )
+        with limited("a limit of reads", *limits) as group:
+            command = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', group,
+                       workloads / "ext4_requests", disk.folder / "file"]  # fmt: skip
+            out = record(klogger, path, *command, options=["--set", "direct_io=16"])
     done = workload_json(out)
     assert done["whole"] == done["requests"] == 23 * 128
     log = Log(klogger, path)

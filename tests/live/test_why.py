@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`klogger why` finds planted causes, and its bins are what the programs and the kernel say."""
 
-import contextlib
 import json
 import os
 import platform
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import limited
 from oracles import Log
 
 HERE = Path(__file__).parent
@@ -143,24 +143,13 @@ def test_time_in_a_queue_is_what_the_kernel_counts(why, program):
         assert 0.95 * said["queued"] - 1e6 < by_thread[said["pid"]] < 2 * said["queued"] + 1e8
 
 
-@contextlib.contextmanager
 def quota():
-    """The file that takes processes which may have a fifth of a CPU."""
-    for folder, files in (
+    """Of a fifth of a CPU."""
+    return limited(
+        "a quota of CPU time",
         ("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "50000", "cpu.cfs_quota_us": "10000"}),
         ("/sys/fs/cgroup", {"cpu.max": "10000 50000"}),
-    ):
-        group = Path(folder) / f"klogger-why-{os.getpid()}"
-        with contextlib.suppress(OSError):
-            group.mkdir()
-            try:
-                for name, value in files.items():
-                    (group / name).write_text(value)
-                yield group / "cgroup.procs"
-                return
-            finally:
-                group.rmdir()
-    pytest.skip("no control group with a quota of CPU time can be made")
+    )
 
 
 def test_a_quota(why, program):

@@ -6,7 +6,7 @@ use super::layout::*;
 use super::*;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
-use klogger_log::record::{Header, SizeTable};
+use klogger_log::record::SizeTable;
 use klogger_ring::block::{Block, Builtin, Outlet, Status, ToWriter};
 use klogger_ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
 use klogger_schema::layout::EventLayout;

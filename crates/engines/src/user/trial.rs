@@ -6,7 +6,7 @@
 use super::layout::*;
 use super::{Catalogue, Folder, Output, Owner, Program, ProgramFile};
 use klogger_log::builder::RecordBuilder;
-use klogger_log::record::{Header, SizeTable};
+use klogger_log::record::SizeTable;
 use klogger_os as os;
 use klogger_ring::block::{Builtin, Outlet, ToWriter};
 use klogger_ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
