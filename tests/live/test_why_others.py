@@ -11,9 +11,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import wait_for
+
+from klogger_lab.recorder import Recorder as Recording
 
 pytestmark = pytest.mark.full("records what others record, for seconds")
 
@@ -53,38 +56,28 @@ def talking(words, **more):
         process.communicate(timeout=60)
 
 
-def line_of(process, marks):
-    """The first line of its output that has one of these texts."""
-    for line in process.stdout:
-        if any(mark in line for mark in marks):
-            return line
-    raise AssertionError(process.stderr.read())
-
-
 def whole(recorder, *others):
     """The log of the worker, while `others` look at it, and its number. Each of these is given the
     number, and yields what says what it has seen when it has ended.
     """
     out = recorder.path()
-    with talking([sys.executable, "-c", WORKER]) as worker, contextlib.ExitStack() as stack:
-        process = recorder.start("-s", "waits", "--buffer-size", "8M", "-p", worker.pid, out=out)
-        said = process.stderr.readline()
-        assert "recording" in said, said + process.stderr.read()
-        ended = [stack.enter_context(other(worker.pid)) for other in others]
-        worker.stdin.write("\n")
-        worker.stdin.flush()
-        assert worker.stdout.readline() == "done\n"
-        # It waits for us again.
-        wait_for(lambda: state(worker.pid) == "S")
-        found = [end() for end in ended]
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+    options = ["-s", "waits", "--buffer-size", "8M", "-o", out]
+    with talking([sys.executable, "-c", WORKER]) as worker:
+        with contextlib.ExitStack() as stack:
+            ours = Recording([*options, "-p", str(worker.pid)], recorder.dir / "said")
+            stack.enter_context(ours).wait_started()
+            ended = [stack.enter_context(other(worker.pid)) for other in others]
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+            assert worker.stdout.readline() == "done\n"
+            # It waits for us again.
+            wait_for(lambda: state(worker.pid) == "S")
+            found = [end() for end in ended]
         return out, worker.pid, found
 
 
 def state(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0]
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def between(recorder, log, thread, begin, end):
@@ -104,7 +97,7 @@ def ours(recorder, log, thread):
     """ns off the CPU and on it, and how many of both."""
     off = [between(recorder, log, thread, leaves, "BACK") for leaves in ("BLOCKED", "PREEMPTED")]
     on = [between(recorder, log, thread, "BACK", leaves) for leaves in ("BLOCKED", "PREEMPTED")]
-    assert sum(times for _, times in off) >= 2 * ROUNDS
+    assert sum(times for _, times in off) >= ROUNDS
     return sum(ns for ns, _ in off), sum(ns for ns, _ in on), sum(times for _, times in off)
 
 
@@ -123,7 +116,7 @@ def test_run_and_wait_times_are_those_of_perf_sched(recorder, clean_kernel):
         words = ["perf", "sched", "record", "-m", "8M", "-o", data, "--", "sh", "-c",
                  "echo go; read x"]  # fmt: skip
         with talking(words) as process:
-            line_of(process, ["go"])
+            assert process.stdout.readline() == "go\n", process.stderr.read()
 
             def end():
                 process.communicate("\n", timeout=60)
@@ -148,6 +141,12 @@ def timehist(data, pid):
             for row in found if row and int(row[1]) == pid]  # fmt: skip
 
 
+def is_attached(pid):
+    """Whether a process has a program at a tracepoint."""
+    return any("link_type:" in path.read_text()
+               for path in Path(f"/proc/{pid}/fdinfo").iterdir())  # fmt: skip
+
+
 def test_time_off_the_cpu_is_that_of_offcputime(recorder, clean_kernel):
     program = shutil.which("offcputime", path=os.environ["PATH"] + ":/usr/sbin")
     if program is None:
@@ -155,9 +154,8 @@ def test_time_off_the_cpu_is_that_of_offcputime(recorder, clean_kernel):
 
     @contextlib.contextmanager
     def offcputime(pid):
-        # Its output is not buffered on a terminal only.
-        with talking(["stdbuf", "-oL", program, "-p", pid]) as process:
-            line_of(process, ["Tracing"])
+        with talking([program, "-p", pid]) as process:
+            wait_for(lambda: is_attached(process.pid))
 
             def end():
                 process.send_signal(signal.SIGINT)
