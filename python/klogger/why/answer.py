@@ -15,8 +15,8 @@ from klogger.failure import Failure
 from klogger.log import Log
 from klogger.log import open as opened
 from klogger.why import choice as choosing
+from klogger.why import disks, follow, operated, parts, threads
 from klogger.why import events as reading
-from klogger.why import follow, operated, parts, threads
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
 from klogger.why.choice import Choice
 from klogger.why.events import Array, Events, distinct
@@ -145,7 +145,7 @@ def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _:
         )
     progress("reading")
     answer = of_events(reading.read(log), choice, progress, command_of(log))
-    answer.notes += notes(log)
+    answer.notes += notes(log) + disks.hint(log, ((line.bin, line.ns) for line in answer.own))
     return answer
 
 
