@@ -217,7 +217,8 @@ def test_the_recordings_have_all_stages():
 
 def limited(event: str) -> dict[str, Any]:
     return {"key": "rate_limited", "severity": "notice", "source": "recording", "event": event,
-            "cpu": 0, "count": 7, "from_ns": START, "to_ns": START + (1 << 40)}  # fmt: skip
+            "cpu": 0, "count": 7, "from_ns": START, "to_ns": START + (1 << 40),
+            "text": "too many"}  # fmt: skip
 
 
 def test_a_real_log_has_the_same_answer(tmp_path: Path):

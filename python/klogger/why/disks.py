@@ -22,6 +22,7 @@ from klogger.why.spans import Spans
 KINDS = ("disk", "page fault from disk")
 # Of less of the time nobody asks which requests it was.
 SHARE = 0.1
+SURE = re.compile(r"(?!probably )[a-z -]+ (on|of) \d+:\d+[,:]")
 COMMAND = "'klogger why -a -s block -- COMMAND'"
 
 
@@ -249,14 +250,14 @@ def named(
 def hint(log: Log, times: Iterable[tuple[Bin, int]]) -> list[str]:
     """How to know which requests waits for disks were for, if the log does not say."""
     each = list(times)
-    whole, on_disk = sum(ns for _, ns in each), sum(ns for one, ns in each if one.kind in KINDS)
-    if on_disk < SHARE * whole or not on_disk:
+    whole = sum(ns for _, ns in each)
+    unsure = sum(ns for one, ns in each if one.kind in KINDS and not SURE.match(one.what))
+    if unsure < SHARE * whole or not unsure:
         return []
     if "RQ_DONE" not in log.events:
-        share = show(on_disk / whole, "share")
-        return [
-            f"{share} are waits for disks: {COMMAND} says for which requests, and who was ahead"
-        ]
+        share = show(unsure / whole, "share")
+        said = f"{share} are waits for disks: {COMMAND} says for which requests, and who was ahead"
+        return [said]
     if log.preamble.get("scope") != "all":
         return [f"requests that others asked for are not in the log: {COMMAND} has them"]
     return []

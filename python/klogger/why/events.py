@@ -255,11 +255,13 @@ def kinds(log: Log) -> dict[int, str]:
 
 def missed(log: Log) -> Array:
     """Where the kernel skipped probes of requests, or the recording left some out."""
-    return gaps_of(log.rows(
+    found = log.rows(
         "SELECT -1, coalesce(l.from_ns, r.from_ns), coalesce(l.to_ns, r.to_ns)"
-        " FROM klogger.ledger AS l, klogger.recording AS r WHERE"
-        f" key = 'probe_missed' AND contains(text, '(schema block)') OR event IN ({listed(REQUESTS)})"
-    ))  # fmt: skip
+        " FROM klogger.ledger AS l, klogger.recording AS r"
+        " WHERE key = 'probe_missed' AND contains(text, '(schema block)')"
+        f" OR event IN ({listed(REQUESTS)})"
+    )
+    return gaps_of(found)
 
 
 def listed(names: Iterable[str]) -> str:
