@@ -143,14 +143,13 @@ class Truth:
         writers = self.writers.get(one.file) if one.owner[0] == "file" else None
         return min(writers, key=lambda who: (-writers[who], who)) if writers else name_of(one.pid)
 
-    def most(self, disk: int, owner: tuple[str, int], since: int, until: int, least: float) -> str:
+    def most(self, disk: int, owner: tuple[str, int], since: int, until: int) -> str:
         took: Counter[str] = Counter()
         for one in self.requests:
             is_other = one.known and one.disk == disk and one.owner != owner
             if is_other and since < one.done <= until:
                 took[self.name(one)] += one.done - one.issued
-        who = min(took, key=lambda name: (-took[name], name), default="")
-        return who if took[who] >= least * (until - since) else ""
+        return min(took, key=lambda name: (-took[name], name), default="")
 
     def guess(self, wait: DiskWait) -> Request | None:
         """For who waits for a page, and is woken by something else."""
@@ -169,8 +168,8 @@ class Truth:
         own = ("thread", wait.task.pid)
         device = f"{MAJOR}:{one.disk}"
         if wait.request and wait.wait.kind.stage:
-            who = self.most(one.disk, own, wait.since, wait.until, 0)
-            text = f"{wait.wait.kind.stage.format(device)}{f', behind {who}' if who else ''}"
+            who = self.most(one.disk, own, wait.since, wait.until)
+            text = f"{f'behind {who}, ' if who else ''}{wait.wait.kind.stage.format(device)}"
             return [piece(old, wait.since, wait.until, text)]
         return self.stages(wait, one, old, f"{FLUSHED if one.flushed else KINDS[one.kind]} on"
                            f" {device}")  # fmt: skip
@@ -184,17 +183,17 @@ class Truth:
                  and issued < other.done < one.done]  # fmt: skip
         passed = max(ahead, default=issued)
         made = []
-        for begin, end, text, word, least in (
-            (since, asked, f"before its {what}", "beside", 0.5),
-            (asked, issued, f"queued {what}", "behind", 0.0),
-            (issued, passed, what, "behind", 0.0),
-            (passed, done, what, "", 0.0),
-            (done, until, f"after its {what}", "", 0.0),
+        for begin, end, text, word in (
+            (since, asked, f"before {what}", "beside"),
+            (asked, issued, f"queued {what}", "behind"),
+            (issued, passed, what, "behind"),
+            (passed, done, what, ""),
+            (done, until, f"after {what}", ""),
         ):
-            who = self.most(one.disk, one.owner, begin, end, least) if word else ""
-            said = f"{text}, {word} {who}" if who else text
+            who = self.most(one.disk, one.owner, begin, end) if word else ""
+            said = f"{word} {who}, {text}" if who else text
             if end > begin:
-                made.append(piece(old, begin, end, said if wait.request else f"probably {said}"))
+                made.append(piece(old, begin, end, said if wait.request else f"{said}, probably"))
         return made
 
 

@@ -77,8 +77,8 @@ def waited(events: reading.Events, pid: int = DB) -> dict[str, int]:
 
 BULK = [done(200, 50, 50, DD), done(450, 60, 150, DD), done(700, 70, 250, DD)]
 STAGES = {
-    "disk: before its write on 7:0, beside dd": 200, "disk: queued write on 7:0, behind dd": 200,
-    "disk: write on 7:0, behind dd": 200, "disk: write on 7:0": 210,
+    "disk: beside dd, before write on 7:0": 200, "disk: behind dd, queued write on 7:0": 200,
+    "disk: behind dd, write on 7:0": 200, "disk: write on 7:0": 210,
 }  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_a_request_of_another_device_is_not_ahead():
     others = [one | {"device": OTHER_DEVICE} for one in BULK]
     found = waited(found_in(a_wait(1) | {"RQ_DONE": [*others, done(900, 300, 500, DB)]}))
     assert found == {
-        "disk: before its write on 7:0": 200, "disk: queued write on 7:0": 200,
+        "disk: before write on 7:0": 200, "disk: queued write on 7:0": 200,
         "disk: write on 7:0": 410,
     }  # fmt: skip
 
@@ -114,20 +114,20 @@ def test_a_write_with_flushes_has_no_queue():
     flushed = {"time": 900, "cpu": 1, "pid": DB, "took": 600, "device": ON}
     found = waited(found_in(a_wait(2) | {"RQ_FLUSHED": [flushed]}))
     assert found == {
-        "disk: before its write with flushes on 7:0": 200, "disk: write with flushes on 7:0": 610
+        "disk: before write with flushes on 7:0": 200, "disk: write with flushes on 7:0": 610
     }  # fmt: skip
 
 
 def test_for_a_free_request_behind_who_had_them():
     found = waited(found_in(a_wait(3) | {"RQ_DONE": [*BULK, done(900, 300, 500, DD)]}))
-    assert found == {"disk: for a free request of 7:0, behind dd": 810}
+    assert found == {"disk: behind dd, for a free request of 7:0": 810}
 
 
 @pytest.mark.parametrize("more", [{"whole": False}, {"missed": reading.gaps_of([(-1, 800, 950)])}])
 def test_what_another_request_may_have_ended_is_probable(more: dict[str, Any]):
     """It is not in the log, as its thread is not recorded, or the kernel skipped the probe."""
     found = waited(found_in(a_wait(1) | {"RQ_DONE": [done(900, 50, 60, JOURNAL)]}, **more))
-    assert found == {"disk: probably write on 7:0": 810}
+    assert found == {"disk: write on 7:0, probably": 810}
 
 
 def test_what_a_thread_asked_for_itself_is_sure():
@@ -140,8 +140,8 @@ def test_a_page_is_probably_that_of_the_last_request_for_its_file():
     rows = a_wait(1, why=0, source=0, waker=JOURNAL)
     asked = [done(600, 100, 200, LATE, file_system=5, inode=11), done(800, 90, 100, LATE)]
     assert waited(found_in(rows | {"RQ_DONE": asked})) == {
-        "disk: probably queued write on 7:0": 100, "disk: probably write on 7:0": 400,
-        "disk: probably after its write on 7:0": 310,
+        "disk: queued write on 7:0, probably": 100, "disk: write on 7:0, probably": 400,
+        "disk: after write on 7:0, probably": 310,
     }  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def test_the_tree_says_first_what_it_waited_for():
         found_in(a_wait(1) | {"RQ_DONE": [*BULK, done(900, 300, 500, DB)]}), Choice(threads=[DB])
     )
     lines = [line for line, _ in text.lines(made, "", 80)]
-    assert any(line.endswith("  disk: queued write on 7:0, behind dd…") for line in lines), lines
+    assert any(line.endswith("  disk: behind dd, queued write on 7:0…") for line in lines), lines
 
 
 def test_waits_are_for_the_requests_that_they_truly_were_for():
@@ -209,9 +209,9 @@ def test_the_recordings_have_all_stages():
              for seed in range(60) for _, bin_ in play(seed, disks=True).own()
              if bin_.kind == "disk"}  # fmt: skip
     assert texts >= {
-        "before its write on", "before its write on, beside X", "queued read on, behind X",
-        "read on", "read on, behind X", "write with flushes on", "probably write on",
-        "probably after its write on", "throttled on, behind X", "for a free request of, behind X",
+        "before write on", "beside X, before write on", "behind X, queued read on", "read on",
+        "behind X, read on", "write with flushes on", "write on, probably",
+        "after write on, probably", "behind X, throttled on", "behind X, for a free request of",
     }  # fmt: skip
 
 
@@ -238,7 +238,7 @@ def test_where_requests_are_missing_all_are_probable(tmp_path: Path):
         made = answer.of_log(log, Choice(until=AT_FIRST))
     said = {line.bin.what for line in made.own if " on 7:" in line.bin.what}
     assert said
-    assert all(what.startswith("probably ") for what in said)
+    assert all(what.partition(": ")[0].endswith(", probably") for what in said)
 
 
 @pytest.mark.full("a minute of random recordings")

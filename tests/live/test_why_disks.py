@@ -80,7 +80,7 @@ def test_waits_are_the_requests_of_the_program(why, disk):
     assert 0 < waits <= WRITES
     write = f"write on {disk.text}"
     found = {what: ns for what, ns in on_disk(asked).items() if what.endswith(write)}
-    true = {f"before its {write}": before, f"queued {write}": queued, write: device}
+    true = {f"before {write}": before, f"queued {write}": queued, write: device}
     assert found == {what: ns for what, ns in true.items() if ns}
     (line,) = [one for one in bins(asked, "waited", "disk") if one["what"].startswith(write)]
     assert line["times"] == waits
@@ -110,11 +110,12 @@ def test_who_is_ahead(why, disk, tmp_path):
     small, large = (shutil.copy(shutil.which("dd"), tmp_path / name) for name in ("small", "large"))
     bulk = f"while :; do {dd(disk, 40, large, '4M')}; done"
     command = f"({bulk}) & bulk=$!; sleep 0.1; {dd(disk, FEW, small)}; kill $bulk; exit 7"
-    why("-a", "-s", "block", "--", "sh", "-c", command)
+    of_command, _ = why("-a", "-s", "block", "--", "sh", "-c", command)
+    assert of_command["title"] == "sh"
     answer, _ = why(why.file, "--program", "small", code=0)
     sums_are_right(answer)
     found = on_disk(answer)
-    behind = sum(ns for what, ns in found.items() if what.endswith("behind large"))
+    behind = sum(ns for what, ns in found.items() if what.startswith("behind large, "))
     assert behind > sum(found.values()) / 2, found
     assert not any("small" in what for what in found)
 

@@ -155,9 +155,13 @@ def notes(log: Log) -> list[str]:
 
 
 def command_of(log: Log) -> int | None:
-    """The process that the recorder started."""
+    """The process that the recorder started. A thread of the recorder has that name, too."""
+    if "PROCESS_EXISTS" not in log.events:
+        return None
+    executes = "pid IN (SELECT pid FROM PROCESS_EXEC)" if "PROCESS_EXEC" in log.events else "false"
     found = log.rows(
-        "SELECT pid FROM PROCESS_EXISTS WHERE comm = 'klogger/command' ORDER BY time LIMIT 1"
+        "SELECT pid FROM PROCESS_EXISTS WHERE comm = 'klogger/command'"
+        f" ORDER BY {executes} DESC, time LIMIT 1"
     )
     return int(found[0][0]) if found else None
 

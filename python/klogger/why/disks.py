@@ -22,7 +22,7 @@ from klogger.why.spans import Spans
 KINDS = ("disk", "page fault from disk")
 # Of less of the time nobody asks which requests it was.
 SHARE = 0.1
-SURE = re.compile(r"(?!probably )[a-z -]+ (on|of) \d+:\d+[,:]")
+SURE = re.compile(r".*(on|of) \d+:\d+: ")
 COMMAND = "'klogger why -a -s block -- COMMAND'"
 
 
@@ -36,8 +36,8 @@ class Stage(IntEnum):
 
 
 TEXTS = {
-    Stage.BEFORE: "before its {kind} on {device}", Stage.QUEUED: "queued {kind} on {device}",
-    Stage.DEVICE: "{kind} on {device}", Stage.AFTER: "after its {kind} on {device}",
+    Stage.BEFORE: "before {kind} on {device}", Stage.QUEUED: "queued {kind} on {device}",
+    Stage.DEVICE: "{kind} on {device}", Stage.AFTER: "after {kind} on {device}",
     Stage.FULL: "for a free request of {device}", Stage.THROTTLED: "throttled on {device}",
 }  # fmt: skip
 # Functions in which a thread waits before it may ask.
@@ -172,10 +172,10 @@ def last_before(keys: Array, wanted: Array, times: Array, served: Requests) -> A
     return np.where((found >= 0) & (keys[found] == wanted) & (wanted >= 0), found, NOBODY)
 
 
-# What a wait is cut into, in this order; of the first three, the part of the time that somebody who
-# is said to be ahead must have had the device.
+# What a wait is cut into, in this order. When nobody is ahead any more, what is left is the time of
+# the request itself.
 STAGES = (Stage.BEFORE, Stage.QUEUED, Stage.DEVICE, Stage.DEVICE, Stage.AFTER)
-AHEAD = (0.5, 0.0, 0.0)
+ALONE = 3
 
 
 @dataclass
@@ -202,10 +202,8 @@ def staged(found: Spans, match: Match, served: Requests) -> Cuts:
         begin, end = edges[number], edges[number + 1]
         at = np.flatnonzero(end > begin)
         who = np.full(len(at), NOBODY)
-        # What is left when nobody is ahead any more is the request's own time.
-        if number < len(AHEAD):
-            who, ns = served.most(device[at], owner[at], begin[at], end[at])
-            who[ns < (end - begin)[at] * AHEAD[number]] = NOBODY
+        if number < ALONE:
+            who = served.most(device[at], owner[at], begin[at], end[at])
         made.append((begin[at], end[at], np.where(whole[at], match.stage[at], stage), at, who))
     columns = [np.concatenate(column) for column in zip(*made, strict=True)]
     order = np.lexsort((columns[0], columns[3]))
@@ -241,8 +239,9 @@ def named(
     numbers = []
     for old, stage, who, sure, device, kind in unique.T.tolist():
         what = TEXTS[stage].format(kind=events.request_kind(kind), device=device_text(device))
-        ahead = f", {'behind' if stage else 'beside'} {served.names[who]}" if who >= 0 else ""
-        text = f"{'' if sure else 'probably '}{what}{ahead}: {bins[old].what}"
+        # First what fits into a narrow terminal.
+        ahead = f"{'behind' if stage else 'beside'} {served.names[who]}, " if who >= 0 else ""
+        text = f"{ahead}{what}{'' if sure else ', probably'}: {bins[old].what}"
         numbers.append(bins.number(WAITED, bins[old].kind, text))
     return np.array(numbers, "i4")[which.reshape(-1)]
 

@@ -63,9 +63,9 @@ class Requests:
     def sums(self, rows: Array) -> Sums:
         return Sums(self.time[rows], np.r_[0, np.cumsum(self.time[rows] - self.issued[rows])])
 
-    def most(self, device: Array, owner: Array, since: Array, until: Array) -> tuple[Array, Array]:
+    def most(self, device: Array, owner: Array, since: Array, until: Array) -> Array:
         """For each of these spans of time the program for whose requests the device took most time,
-        of those that were done in it, but for those of the owner; and how much. NOBODY: none.
+        of those that were done in it, but for those of the owner. NOBODY: none.
         """
         most, who = np.zeros(len(device), "i8"), np.full(len(device), NOBODY)
         for number, here in groups(device, np.arange(len(device))):
@@ -78,7 +78,7 @@ class Requests:
                     took[own] -= work.of[one].between(since[own], until[own])
                 more = here[took[here] > most[here]]
                 most[more], who[more] = took[more], work.name
-        return who, most
+        return who
 
     def last_ahead(self, rows: Array, since: Array) -> Array:
         """For each of these requests, when the last one was done that its device had got before it,
