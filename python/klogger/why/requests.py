@@ -33,6 +33,8 @@ class Requests:
     not known.
     """
 
+    files: Array
+    names: list[str]
     time: Array
     cpu: Array
     asked: Array
@@ -43,8 +45,6 @@ class Requests:
     file: Array
     owner: Array
     name: Array
-    files: Array
-    names: list[str]
 
     def __len__(self) -> int:
         return len(self.time)
@@ -157,11 +157,8 @@ def find(events: Events) -> Requests:
     name, names, owner = whose(events, pid, (by_kernel != 0) | in_kernel(events, pid), files, file)
     issued = time - np.minimum(took, time)
     queued[issued == time] = 0
-    return Requests(
-        *(values[order] for values in (time, cpu, issued - queued, issued, device, kind, pid, file,
-                                       owner, name)),
-        files, names,
-    )  # fmt: skip
+    columns = (time, cpu, issued - queued, issued, device, kind, pid, file, owner, name)
+    return Requests(files, names, *(values[order] for values in columns))
 
 
 def column(table: Array, name: str) -> Array:
