@@ -18,7 +18,7 @@ from simulated_recording import play
 from test_why_simulated import all_of, check_real_log, of_all_threads, with_losses
 
 import klogger
-from klogger.why import answer, text
+from klogger.why import answer, requests, text
 from klogger.why import events as reading
 from klogger.why.choice import Choice
 
@@ -99,6 +99,16 @@ def test_what_the_kernel_writes_is_for_who_wrote_the_file():
         for time, pid in ((20, DD), (30, DD), (40, LATE))
     )]  # fmt: skip
     assert waited(found_in(rows)) == STAGES
+
+
+def test_those_that_overtake_a_request_are_not_ahead():
+    """However many: one that was issued before it was done at 520."""
+    ahead = done(520, 350, 400, DD)
+    later = [done(600 + at, 510, 510, LATE) for at in range(2 * requests.STEPS)]
+    own = done(900, 100, 110, DB, took=900 - 500, queued=0)
+    found = waited(found_in(a_wait(1) | {"RQ_DONE": [ahead, *later, own]}))
+    assert found["disk: behind dd, write on 7:0"] == 20
+    assert found["disk: write on 7:0"] == 910 - 520
 
 
 def test_a_request_of_another_device_is_not_ahead():

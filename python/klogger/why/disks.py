@@ -12,6 +12,7 @@ import numpy as np
 
 from klogger.log import Log
 from klogger.units import show
+from klogger.why import ended
 from klogger.why.bins import WAITED, Bin, Bins
 from klogger.why.events import BY_REQUEST, Array, Events
 from klogger.why.points import Point, touched
@@ -226,24 +227,30 @@ def edges_of(found: Spans, match: Match, served: Requests) -> list[Array]:
     return [since, asked, issued, ahead, done, until]
 
 
+# What the bin of a piece is from: that of the whole wait, and the rest.
+KEY = np.dtype([("old", "i8"), ("stage", "i8"), ("who", "i8"), ("sure", "i8"), ("device", "i8"),
+                ("kind", "i8")])  # fmt: skip
+
+
 def named(
     events: Events, bins: Bins, bin_: Array, served: Requests, match: Match, cuts: Cuts
 ) -> Array:
     """The bins of pieces. `bin_`: of the whole waits."""
-    request = match.request[cuts.at]
-    key = np.stack([
-        column.astype("i8") for column in (bin_, cuts.stage, cuts.who, match.sure[cuts.at],
-                                           served.device[request], served.kind[request])
-    ])  # fmt: skip
-    unique, which = np.unique(key, axis=1, return_inverse=True)
+    request, key = match.request[cuts.at], np.zeros(len(cuts.at), KEY)
+    for name, column in zip(KEY.names or (), (
+        bin_, cuts.stage, cuts.who, match.sure[cuts.at], served.device[request],
+        served.kind[request],
+    ), strict=True):  # fmt: skip
+        key[name] = column
+    unique, which = np.unique(ended.codes(key), return_inverse=True)
     numbers = []
-    for old, stage, who, sure, device, kind in unique.T.tolist():
+    for old, stage, who, sure, device, kind in key[ended.firsts(which, len(unique))].tolist():
         what = TEXTS[stage].format(kind=events.request_kind(kind), device=device_text(device))
         # First what fits into a narrow terminal.
         ahead = f"{'behind' if stage else 'beside'} {served.names[who]}, " if who >= 0 else ""
         text = f"{ahead}{what}{'' if sure else ', probably'}: {bins[old].what}"
         numbers.append(bins.number(WAITED, bins[old].kind, text))
-    return np.array(numbers, "i4")[which.reshape(-1)]
+    return np.array(numbers, "i4")[which]
 
 
 def hint(log: Log, times: Iterable[tuple[Bin, int]]) -> list[str]:

@@ -52,7 +52,7 @@ def firsts(which: Array, count: int) -> list[int]:
 def codes(known: Array) -> Array:
     """A number for each row, equal for equal rows: column by column, as most have few values."""
     made = np.zeros(len(known), "i8")
-    for name in KNOWN.names or ():
+    for name in known.dtype.names or ():
         column = known[name]
         if not len(column) or (column == column[0]).all():
             continue
