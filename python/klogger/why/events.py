@@ -276,7 +276,8 @@ def locks(log: Log) -> dict[tuple[int, int], str]:
 
 def fetch(log: Log, table: str) -> Array:
     event = log.events.get(table)
-    if event is None:
+    # Other schemata may have events of these names.
+    if event is None or (table in REQUESTS and event.schema != "block"):
         return np.zeros(0, dtype(table))
     there = {one.name for one in event.fields} | {"time", "cpu"}
     columns = [name for name in dtype(table).names or () if name in there]
