@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from simulated_recording import play
 from test_why_simulated import all_of, check_real_log, of_all_threads, with_losses
 
 import klogger
-from klogger.why import answer, requests, text
+from klogger.why import answer, disks, requests, text
 from klogger.why import events as reading
+from klogger.why.bins import Bin
 from klogger.why.choice import Choice
 
 DB, DD, JOURNAL, LATE = 1, 2, 3, 4
@@ -212,6 +214,32 @@ def test_waits_are_for_the_requests_that_they_truly_were_for():
 
 def test_losses_leave_waits_whole_or_unknown():
     all_of(range(700, 760), lambda seed: with_losses(seed, disks=True))
+
+
+WAITS = [(Bin("waited", "disk", "fsync /a in ext4_sync_file"), 20), (Bin("ran", "user code"), 80)]
+KNOWN = [(Bin("waited", "disk", "behind dd, write on 7:0: fsync /a"), 20), WAITS[1]]
+LIKELY = [(Bin("waited", "disk", "write on 7:0, probably: fsync /a"), 20), WAITS[1]]
+HAS, ALL, OWN = {"RQ_DONE": None}, {"scope": "all"}, {"scope": "processes"}
+
+
+@pytest.mark.parametrize(
+    ("times", "events", "preamble", "said"),
+    [
+        (WAITS, {}, ALL, "20.0 % are waits for disks: 'klogger why -a -s block -- COMMAND' says"),
+        ([WAITS[0], (WAITS[1][0], 800)], {}, ALL, ""),
+        (WAITS, HAS, ALL, ""),
+        (WAITS, HAS, OWN, "requests that others asked for are not in the log"),
+        (LIKELY, HAS, OWN, "requests that others asked for are not in the log"),
+        (KNOWN, HAS, OWN, ""),
+    ],
+)
+def test_a_note_says_how_to_know_more(
+    times: list[tuple[Bin, int]], events: Any, preamble: Any, said: str
+):
+    log: Any = SimpleNamespace(events=events, preamble=preamble)
+    notes = disks.hint(log, times)
+    assert len(notes) == bool(said)
+    assert all(note.startswith(said) for note in notes)
 
 
 def test_the_recordings_have_all_stages():

@@ -94,8 +94,9 @@ def split(
 def matched(events: Events, found: Spans, rows: Array, served: Requests) -> Match:
     classes = classes_of(events, found, rows)
     request, woke = woken_by(events, found, rows, served)
-    woken = found.leaves[rows] == Point.WOKEN
-    guesses = np.flatnonzero((request == NOBODY) & classes["page"] & woken)
+    may_be = classes["page"] & ~classes["full"] & ~classes["throttle"]
+    may_be &= (request == NOBODY) & (found.leaves[rows] == Point.WOKEN)
+    guesses = np.flatnonzero(may_be)
     request[guesses] = last_that_fits(events, found, rows[guesses], served)
     own = served.pid[request] == found.threads.pid[found.thread[rows]]
     sure = woke & (own | events.whole)
