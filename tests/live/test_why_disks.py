@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from disturbed import disturbed
 from test_why import Why, bins, sums_are_right
 
 from klogger_lab.disk import loop_disk
@@ -67,10 +68,20 @@ FROM done
 """
 
 
+def written(why, disk):
+    """The answer and the log of a program that writes directly, of which no hit was skipped: the
+    kernel does that if a request of another disk is completed in between.
+    """
+    for _ in range(5):
+        answer, _ = why("-s", "block", "--", "sh", "-c", dd(disk, WRITES) + "; exit 7")
+        log = why.log()
+        if log.one("SELECT count(*) FROM ledger WHERE key = 'probe_missed'") == 0:
+            return answer, log
+    disturbed("the kernel skipped hits in each of 5 recordings")
+
+
 def test_waits_are_the_requests_of_the_program(why, disk):
-    answer, _ = why("-s", "block", "--", "sh", "-c", dd(disk, WRITES) + "; exit 7")
-    log = why.log()
-    assert log.one("SELECT count(*) FROM ledger WHERE key = 'probe_missed'") == 0
+    answer, log = written(why, disk)
     (own,) = log.rows("SELECT DISTINCT pid FROM RQ_DONE WHERE kind = 1")
     assert log.count("RQ_DONE", "kind = 1") == WRITES
     asked, _ = why(why.file, "--thread", own[0], code=0)
