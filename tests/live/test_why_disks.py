@@ -182,3 +182,33 @@ def test_a_commit_is_followed_to_the_journal(why, tmp_path):
     kinds = {one["what"].partition(": ")[0] for one in answer["followed"]
              if one["program"].startswith("jbd2/") and one["kind"] == "disk"}  # fmt: skip
     assert any(f"on {disk.text}" in what for what in kinds), answer["followed"]
+
+
+@contextlib.contextmanager
+def limited(disk, rate):
+    """To so many bytes a second, for all programs."""
+    file = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+    if not file.exists():
+        pytest.skip("no control group limits what is written for all")
+    file.write_text(f"{disk.text} {rate}")
+    try:
+        yield
+    finally:
+        file.write_text(f"{disk.text} 0")
+
+
+@pytest.mark.full("takes more than 3 s")
+def test_who_is_ahead_in_the_queue_of_a_limit(why, tmp_path):
+    """The kernel writes for both; by the files it is known for whom."""
+    small, large = copies(tmp_path)
+    with loop_disk(tmp_path / "fs", 256, mkfs=["mkfs.ext4", "-q", "-F"]) as disk:
+        to = f"if=/dev/zero of={disk.folder}"
+        command = f"{large} {to}/a bs=1M count=60 conv=fsync status=none & sleep 0.3; " \
+            f"{small} {to}/b bs=4k count=1 conv=fsync status=none; wait; exit 7"  # fmt: skip
+        with limited(disk, 20 << 20):
+            why("-a", "-s", "block", "--", "sh", "-c", command)
+        answer, _ = why(why.file, "--program", "small", code=0)
+    sums_are_right(answer)
+    # Perhaps the thread of the journal waits, and `small` for that one.
+    most = max(answer["followed"], key=lambda one: one["ns"])
+    assert most["kind"] == "disk" and most["what"].startswith("beside large, before write"), most
