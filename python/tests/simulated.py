@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from simulated_disks import DiskWait, Request, Truth
 from simulated_tasks import Cpu, Interval, Mode, Task, name_of
 from simulated_waits import NUMBERS, TIMER, Wait, expected
 
@@ -28,7 +29,7 @@ UNSURE = Bin("unknown", "lost", "it ran; the end of its system call is missing")
 THROTTLED = Bin("could run", "throttled", "by the quota of its control group")
 NOT_SEEN = Bin("could run", "queued", "behind what is not in the log")
 ENDED = 0x80
-IS_THROTTLED, IN_FAULT, IN_CALL = 1, 2, 4
+IS_THROTTLED, IN_FAULT, IN_CALL, BY_REQUEST = 1, 2, 4, 8
 
 
 class Machine:
@@ -49,6 +50,10 @@ class Machine:
         self.rows: list[tuple[str, dict[str, int]]] = []
         # In scope, and counted by the schema as waiting for a CPU.
         self.queued = 0
+        # Of disks: when requests were done, and which; and the waits that may be for one.
+        self.completed: set[int] = set()
+        self.requests: list[Request] = []
+        self.disk_waits: dict[tuple[int, int], DiskWait] = {}
 
     def at(self, delay: int, what: Callable[..., None], *more: Any) -> None:
         self.numbers += 1
@@ -233,24 +238,30 @@ class Machine:
         if task.status == "queued":
             self.enqueue(task, self.random.choice(self.cpus))
 
-    def wake(self, task: Task, source: int, number: int = 0, waker: Task | None = None) -> None:
-        """`waker`: else what happens to run on some CPU."""
+    def wake(
+        self, task: Task, source: int, number: int = 0, waker: Task | None = None,
+        cpu: Cpu | None = None, request: Request | None = None,
+    ) -> None:  # fmt: skip
+        """`waker`: else what happens to run on the CPU, or on some CPU. `request`: by its end."""
         if task.status != "waits":
             return
-        cpu = self.cpus[waker.cpu] if waker else self.random.choice(self.cpus)
+        cpu = self.cpus[waker.cpu] if waker else cpu or self.random.choice(self.cpus)
         by = cpu.task
         call = self.call_of(by)
         name, what, follows = expected(
-            task.wait, source, number, call, name_of(by.pid) if by else ""
+            task.wait, source, number, call, name_of(by.pid) if by else "", request is not None
         )
         target = by if follows and by and by.scoped else None
         if task.known:
+            since = max(task.since, self.begin)
+            self.disk_waits[id(task), since] = DiskWait(task, task.wait, since, self.now, request)
             self.write(task, Bin("waited", name, what), target)
         task.status, task.throttled = "queued", self.often(0.05)
         if task.scoped:
             self.count(task)
             self.log("WOKEN", cpu.number, pid=task.pid, waker=by.pid if by else 0, call=call,
-                     source=source, number=number, why=IS_THROTTLED * task.throttled)  # fmt: skip
+                     source=source, number=number,
+                     why=IS_THROTTLED * task.throttled + BY_REQUEST * bool(request))  # fmt: skip
         self.enqueue(task, self.random.choice(self.cpus))
 
     def enqueue(self, task: Task, cpu: Cpu) -> None:
@@ -335,6 +346,14 @@ class Machine:
                 name, what, _ = expected(task.wait, None, 0, -1, "")
                 self.write(task, Bin("waited", name, what))
             self.calls_at_end(task)
+        truth = Truth(self.requests, self.rows, NUMBERS)
+        for task in self.tasks:
+            task.parts = [piece for one in task.parts for piece in self.pieces(truth, task, one)]
+
+    def pieces(self, truth: Truth, task: Task, one: Interval) -> list[Interval]:
+        """Of a wait for a disk, by the stages of its request."""
+        wait = self.disk_waits.get((id(task), one.since))
+        return truth.pieces(wait, one) if wait and one.bin.group == "waited" else [one]
 
     def calls_at_end(self, task: Task) -> None:
         """A thread that is never seen to enter or leave a system call may be in one all the time.

@@ -7,12 +7,13 @@ import heapq
 from dataclasses import dataclass
 
 from simulated import Machine
+from simulated_disks import FLUSHER, KINDS
 from simulated_tasks import Task, name_of
 from simulated_threads import World
-from simulated_waits import CALLS, OBJECTS, STACKS
+from simulated_waits import CALLS, INODES, OBJECTS, STACKS
 
 from klogger.why.bins import Bin
-from klogger.why.events import COLUMNS, Array, Events, gaps_of, table_of
+from klogger.why.events import COLUMNS, REQUESTS, Array, Events, gaps_of, table_of
 
 
 @dataclass
@@ -74,10 +75,10 @@ def follow(
     return there
 
 
-def play(seed: int, interrupts: bool = False, events: int = 0) -> Recording:
-    """`events`: how many at least."""
+def play(seed: int, interrupts: bool = False, events: int = 0, disks: bool = False) -> Recording:
+    """`events`: how many at least. `disks`: mostly for these the threads wait."""
     machine = Machine(seed, interrupts)
-    world = World(machine)
+    world = World(machine, disks)
     wanted = events or machine.random.randint(20, 250)
     for number in range(machine.random.randint(2, 6)):
         task = world.add(scoped=number == 0 or machine.often(0.6))
@@ -125,10 +126,13 @@ def recorded(machine: Machine, command: Task, since: int | None) -> Recording:
         end=machine.now,
         tables=tables_of(machine.rows),
         gaps=gaps_of([]),
-        names={task.pid: name_of(task.pid) for task in machine.tasks},
+        names={pid: name_of(pid) for pid in (*(task.pid for task in machine.tasks), FLUSHER)},
         calls=dict(CALLS),
         stacks=dict(STACKS),
         objects=dict(OBJECTS),
+        inodes=dict(INODES),
+        kinds=dict(KINDS),
+        whole=True,
     )
     tasks = seen(machine)
     for task in tasks:
@@ -150,7 +154,7 @@ def seen(machine: Machine) -> list[Task]:
     """Those that have an event of their own; a number may have been that of another one before."""
     found = set()
     for name, row in machine.rows:
-        if name not in ("TAKEN", "PROCESS_EXEC", "PROCESS_EXIT"):
+        if name not in ("TAKEN", "PROCESS_EXEC", "PROCESS_EXIT", *REQUESTS):
             had = [one for one in machine.tasks if one.scoped and one.pid == row["pid"]]
             found.add(next(one for one in reversed(had) if one.born <= row["time"]))
     return [task for task in machine.tasks if task in found]

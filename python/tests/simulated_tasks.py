@@ -67,6 +67,8 @@ class Task:
     # Something in the log says whether it was in a system call when it was first seen.
     told: bool = False
     parent: Task | None = None
+    # Of a disk, that it waits for; or what is to make it, or None.
+    request: object | None = None
     parts: list[Interval] = field(default_factory=list)
 
     @property

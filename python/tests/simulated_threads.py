@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from simulated import Machine
+from simulated_disks import Disk
 from simulated_tasks import Mode, Script, Task
 from simulated_waits import (
     BLOCK,
     FILE,
     KINDS,
     NET_RX,
+    OTHER,
     PIPE,
     SOCKET,
     SOFT,
@@ -43,16 +45,24 @@ class Pipe:
 
 
 class World:
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, disks: bool = False) -> None:
         self.machine = machine
         self.locks = [Lock("futex", 0x7F0000001000), Lock("futex", 0x7F0000001040)]
         self.mutex = Lock("mutex", 0)
         self.pipes = [Pipe(PIPE), Pipe(PIPE + 1)]
+        self.disks = [
+            Disk(
+                machine, number, machine.random.choice((2, 4, 50)), machine.random.choice((1, 2, 9))
+            )
+            for number in range(2)
+        ]
         self.steps: list[Callable[[Task], Script]] = [
             self.compute, self.compute, self.simple_call, self.minor, self.major, self.locked,
             self.locked, self.lock_late, self.reads, self.writes, self.sleep, self.poll, self.child,
-            self.child, self.in_kernel, self.in_kernel, self.disk, self.stop, self.pause,
-            self.signals, self.signals, self.reclaim, self.receives, self.forks, self.forks,
+            self.child, self.in_kernel, self.in_kernel, self.disk, self.requested, self.requested,
+            self.requested, self.asynchronous, self.stop, self.pause, self.signals, self.signals,
+            self.reclaim, self.receives, self.forks, self.forks,
+            *[self.requested] * (40 if disks else 0),
         ]  # fmt: skip
 
     def script(self, task: Task, child: bool) -> Script:
@@ -230,6 +240,54 @@ class World:
         yield self.run(5)
         self.machine.at(self.machine.some(50), self.machine.wake, task, SOFT, BLOCK)
         yield self.wait("disk", 4, FILE)
+        yield self.run(5)
+        self.machine.leave(task)
+
+    def requested(self, task: Task) -> Script:
+        """Of a disk with requests; by the thread itself, or, later, for it."""
+        machine = self.machine
+        disk, file = machine.random.choice(self.disks), machine.random.choice((FILE, OTHER))
+        call, kind = machine.random.choice(
+            (("pread64", "disk"), ("fsync", "fsync"), ("pread64", "direct"), ("pwrite64", ""))
+        )
+        machine.enter(task, "system call", call)
+        yield self.run(5)
+        if call == "pwrite64":
+            yield from self.room(task, disk, file)
+        else:
+            self.ask(task, disk, file, kind)
+            yield self.wait(kind, 4, file)
+            task.request = None
+        yield self.run(5)
+        machine.leave(task)
+
+    def ask(self, task: Task, disk: Disk, file: int, kind: str) -> None:
+        machine, number = self.machine, int(kind == "fsync")
+        if kind != "direct" and machine.often(0.4):
+            task.request = coming = object()
+            machine.at(machine.some(30), disk.ask_late, task, number, file, coming)
+        else:
+            disk.ask(task, number, file if kind != "direct" else 0, machine.often(0.3))
+
+    def room(self, task: Task, disk: Disk, file: int) -> Script:
+        """Waits until the device has room, and then for nothing."""
+        if not (disk.works or disk.queue):
+            return
+        disk.waiters.append(task)
+        self.gives_up(task)
+        yield self.wait(self.machine.random.choice(("full", "throttle")), 4, file)
+        if task in disk.waiters:
+            disk.waiters.remove(task)
+        if not disk.is_full:
+            disk.ask(task, 1, 0, by_kernel=False)
+            task.request = None
+
+    def asynchronous(self, task: Task) -> Script:
+        self.machine.enter(task, "system call", "io_getevents")
+        yield self.run(5)
+        self.machine.random.choice(self.disks).ask(task, 0, 0, by_kernel=False)
+        yield self.wait("events", 4)
+        task.request = None
         yield self.run(5)
         self.machine.leave(task)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-CALLS = {0: "read", 1: "write", 7: "poll", 17: "pread64", 34: "pause", 35: "nanosleep",
-         45: "recvfrom", 56: "clone", 61: "wait4", 62: "kill", 87: "unlink", 202: "futex",
-         231: "exit_group"}  # fmt: skip
+CALLS = {0: "read", 1: "write", 7: "poll", 17: "pread64", 18: "pwrite64", 34: "pause",
+         35: "nanosleep", 45: "recvfrom", 56: "clone", 61: "wait4", 62: "kill", 74: "fsync",
+         87: "unlink", 202: "futex", 208: "io_getevents", 231: "exit_group"}  # fmt: skip
 NUMBERS = {name: number for number, name in CALLS.items()}
 ENTRY = ["do_syscall_64", "entry_SYSCALL_64_after_hwframe"]
 STACKS = {
@@ -27,9 +27,23 @@ STACKS = {
     11: ["__schedule", "schedule_timeout", "reclaim_throttle", "try_to_free_pages", *ENTRY],
     12: ["__schedule", "schedule_timeout", "__skb_wait_for_more_packets", *ENTRY],
     13: ["__schedule", "schedule", "pipe_write", "vfs_write", *ENTRY],
+    14: ["__schedule", "io_schedule", "folio_wait_writeback", "ext4_sync_file", *ENTRY],
+    15: ["__schedule", "schedule", "io_schedule", "__iomap_dio_rw", "ext4_file_read", *ENTRY],
+    16: ["__schedule", "io_schedule", "blk_mq_get_tag", "__blk_mq_alloc_requests", *ENTRY],
+    17: ["__schedule", "io_schedule", "rq_qos_wait", "wbt_wait", "__rq_qos_throttle", *ENTRY],
+    18: ["__schedule", "schedule", "read_events", "do_io_getevents", *ENTRY],
 }  # fmt: skip
-FILE, SOCKET, PIPE = 0xF11E, 0x50C, 0x9199000000000000
-OBJECTS = {FILE: "/data/file", SOCKET: "socket:[7]", PIPE: "pipe:[0]", PIPE + 1: "pipe:[1]"}
+FILE, OTHER, SOCKET, PIPE = 0xF11E, 0xF12E, 0x50C, 0x9199000000000000
+FILE_SYSTEM = 0x700001
+# Device and inode of files.
+INODES = {FILE: (FILE_SYSTEM, 11), OTHER: (FILE_SYSTEM, 12)}
+OBJECTS = {
+    FILE: "/data/file",
+    OTHER: "/data/other",
+    SOCKET: "socket:[7]",
+    PIPE: "pipe:[0]",
+    PIPE + 1: "pipe:[1]",
+}
 # Of what wakes a thread; numbers of soft interrupts.
 THREAD, TIMER, SOFT, DEVICE = 0, 1, 2, 3
 NET_RX, BLOCK = 3, 4
@@ -37,7 +51,8 @@ NET_RX, BLOCK = 3, 4
 
 class Kind(NamedTuple):
     """`bin`: kind and what; `slept`: the same if the wait began before the recording; `timed`: if a
-    timer ended it. `follows`: whether a thread that ends it is looked at.
+    timer ended it. `follows`: whether a thread that ends it is looked at. `pages`: a request for
+    the same file may be what it is for. `stage`: of a device, before one can ask it.
     """
 
     call: str
@@ -48,6 +63,8 @@ class Kind(NamedTuple):
     timed: tuple[str, str] | None = None
     state: int = 1
     lock: int = 0
+    pages: bool = False
+    stage: str = ""
 
 
 ASKED = ("timer", "nanosleep that it asked for")
@@ -64,10 +81,19 @@ KINDS = {
     "child": Kind("wait4", 5, ("child", "{name}"), ("child", "{name}")),
     "mutex": Kind("unlink", 6, ("kernel lock", "in vfs_unlink"), ("unlink", ""), state=2,
                   lock=0xFFFF888012345678),
-    "disk": Kind("pread64", 7, ("disk", "pread64 /data/file in ext4_file_read"), ("pread64", ""),
-                 follows=False, state=2),
-    "fault": Kind("", 8, ("page fault from disk", "__do_fault"), ("kernel", ""), follows=False,
-                  state=2),
+    "disk": Kind("pread64", 7, ("disk", "pread64 {file} in ext4_file_read"), ("pread64", ""),
+                 state=2, pages=True),
+    "fault": Kind("", 8, ("page fault from disk", "__do_fault"), ("kernel", ""), state=2,
+                  pages=True),
+    "fsync": Kind("fsync", 14, ("disk", "fsync {file} in ext4_sync_file"), ("fsync", ""), state=2,
+                  pages=True),
+    "direct": Kind("pread64", 15, ("disk", "pread64 {file} in __iomap_dio_rw"), ("pread64", ""),
+                   state=2),
+    "full": Kind("pwrite64", 16, ("disk", "pwrite64 {file} in blk_mq_get_tag"), ("pwrite64", ""),
+                 state=2, stage="for a free request of {}"),
+    "throttle": Kind("pwrite64", 17, ("disk", "pwrite64 {file} in rq_qos_wait"), ("pwrite64", ""),
+                     state=2, stage="throttled on {}"),
+    "events": Kind("io_getevents", 18, ("io_getevents", "read_events"), ("io_getevents", "")),
     "stop": Kind("", 9, ("stopped", "by a signal"), ("stopped", "by a signal"), state=4),
     "pause": Kind("pause", 10, ("signal", ""), ("signal", "")),
     "reclaim": Kind("unlink", 11, ("reclaim", "of memory"), ("unlink", ""), follows=False, state=2),
@@ -86,10 +112,10 @@ class Wait(NamedTuple):
 
 
 def expected(
-    wait: Wait, source: int | None, number: int, call: int, waker: str
+    wait: Wait, source: int | None, number: int, call: int, waker: str, request: bool = False
 ) -> tuple[str, str, bool]:
     """Kind and what of its bin, and whether the thread that ended it is looked at. `source`,
-    `number`, `call`, `waker`: of its wake-up; `source` None: there was none.
+    `number`, `call`, `waker`, `request`: of its wake-up; `source` None: there was none.
     """
     kind = wait.kind
     name, what = kind.slept if wait.slept else kind.bin
@@ -110,6 +136,11 @@ def expected(
     if (source, number) == (SOFT, NET_RX) and kind.call in ("poll", "recvfrom") and not plain:
         by_thread = follows = call >= 0 and CALLS[call] == "write"
         name, what = "network", kind.call + "{by}"
+    if kind.call == "io_getevents" and request and not wait.slept:
+        name, what = "disk", "io_getevents in read_events"
     waker = waker if by_thread else ""
-    what = what.format(argument=wait.argument, by=f" ({waker})" if waker else "", name=waker)
+    file = OBJECTS.get(wait.object, "")
+    what = what.format(
+        file=file, argument=wait.argument, by=f" ({waker})" if waker else "", name=waker
+    )
     return name, what, follows

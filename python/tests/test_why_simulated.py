@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,8 +69,8 @@ def answered(played: Recording, choice: Choice, command: int | None = None) -> A
         return None
 
 
-def of_all_threads(seed: int) -> list[str]:
-    played = play(seed)
+def of_all_threads(seed: int, disks: bool = False) -> list[str]:
+    played = play(seed, disks=disks)
     made = answered(played, Choice(pictured=True))
     if not made:
         return differences({}, played.own())
@@ -150,9 +151,9 @@ def by_kind(given: Times, listed: set[str]) -> Counter[tuple[str, str, str]]:
     return made
 
 
-def with_losses(seed: int) -> list[str]:
+def with_losses(seed: int, disks: bool = False) -> list[str]:
     """They can only make the unknown longer."""
-    played = play(seed)
+    played = play(seed, disks=disks)
     played.lose(gaps_in(played, random.Random(seed)))
     made = answered(played, Choice(pictured=True))
     if not made:
@@ -300,9 +301,11 @@ def test_threads_of_the_kernel_run_no_user_code():
     assert own == {"thread 7": 10, "thread 9": 20, "thread 10": 20}
 
 
-def check_real_log(seed: int, folder: Path) -> list[str]:
-    played = play(seed)
-    with klogger.open(write(played, folder / f"{seed}.klog")) as log:
+def check_real_log(
+    seed: int, folder: Path, *ledger: dict[str, Any], disks: bool = False
+) -> list[str]:
+    played = play(seed, disks=disks)
+    with klogger.open(write(played, folder / f"{seed}.klog", *ledger)) as log:
         made = answer.of_log(log, Choice())
     found = differences(times(made.own), played.own()) + differences(
         times(made.followed), played.followed(played.tasks)

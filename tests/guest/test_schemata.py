@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The verifier of Debian's kernel takes every bundled schema: it tries more ways through a program
 than that of later kernels. And `waits`, whose programs are the largest, has events there from which
-`klogger why` answers.
+`klogger why` answers, and knows the requests behind waits for disks.
 """
 
 import json
@@ -15,9 +15,9 @@ from kernels import ROOT, said_in_guest, unpacked
 pytestmark = pytest.mark.full("boots guests of its own")
 
 SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
-TIMES = 53
+TIMES, WRITES = 53, 31
 SCRIPT = f"""
-for module in ext4 xfs; do modprobe $module; done
+for module in ext4 xfs loop; do modprobe $module; done
 for schema in {" ".join(SCHEMATA)}; do
     klogger record -q --no-calibrate -s $schema -o /tmp/$schema.klog -- true >/tmp/said 2>&1 ||
         echo "refused $schema $(tail -n 5 /tmp/said | tr '\n' ' ')"
@@ -26,6 +26,11 @@ done
 klogger record -q --no-calibrate -s waits -o /tmp/x.klog -- ./why poll {TIMES}
 echo "code $?"
 echo "log $(base64 -w 0 /tmp/x.klog)"
+dd if=/dev/zero of=/tmp/image bs=1M count=32 status=none
+disk=$(losetup -f --show /tmp/image)
+klogger record -q --no-calibrate -a -s waits -s block -o /tmp/disk.klog -- \\
+    dd if=/dev/zero of=$disk bs=4k count={WRITES} oflag=direct status=none
+echo "requests $(base64 -w 0 /tmp/disk.klog)"
 """
 
 
@@ -44,9 +49,10 @@ def test_the_verifier_takes_each_schema(said):
     assert ("code", "7") in lines
 
 
-def test_why_answers_of_an_older_kernel(klogger, said):
+def answered(klogger, said, word):
+    """Of the log that follows this word."""
     folder, lines = said
-    file = unpacked(dict(lines), "log", folder / "x.klog")
+    file = unpacked(dict(lines), word, folder / f"{word}.klog")
     report = folder / "why.json"
     subprocess.run(
         [sys.executable, "-m", "klogger_lab.cli.why", "--format", "json", "--report", report, file],
@@ -54,5 +60,17 @@ def test_why_answers_of_an_older_kernel(klogger, said):
     )  # fmt: skip
     answer = json.loads(report.read_text())
     assert sum(one["ns"] for one in answer["bins"]) == answer["elapsed_ns"]
+    return answer
+
+
+def test_why_answers_of_an_older_kernel(klogger, said):
+    answer = answered(klogger, said, "log")
     timers = [one for one in answer["bins"] if (one["group"], one["kind"]) == ("waited", "timer")]
     assert sum(one["times"] for one in timers) == TIMES
+
+
+def test_requests_behind_waits_of_an_older_kernel(klogger, said):
+    answer = answered(klogger, said, "requests")
+    waits = [one for one in answer["bins"] if one["what"].startswith("write on 7:0: write ")]
+    # What the device does before the program waits is no wait.
+    assert 0 < sum(one["times"] for one in waits) <= WRITES

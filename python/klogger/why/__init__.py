@@ -7,6 +7,8 @@
     spans      each thread's time, cut where its state changes
     occupants  who had the CPU that a thread waited for
     waits      what a thread waited for
+    requests   what disks did, and for whom
+    disks      waits for disks, cut by the stages of requests
     bins       the names of bins
     parts      the spans with their bins
     follow     what those did meanwhile that a thread waited for

@@ -15,8 +15,8 @@ from klogger.failure import Failure
 from klogger.log import Log
 from klogger.log import open as opened
 from klogger.why import choice as choosing
+from klogger.why import disks, follow, operated, parts, threads
 from klogger.why import events as reading
-from klogger.why import follow, operated, parts, threads
 from klogger.why.bins import GROUPS, RAN, Bin, Bins
 from klogger.why.choice import Choice
 from klogger.why.events import Array, Events, Sums
@@ -146,7 +146,7 @@ def of_log(log: Log, choice: Choice, progress: Callable[[str], None] = lambda _:
         )
     progress("reading")
     answer = of_events(reading.read(log), choice, progress, command_of(log))
-    answer.notes += notes(log)
+    answer.notes += notes(log) + disks.hint(log, ((line.bin, line.ns) for line in answer.own))
     return answer
 
 
@@ -156,9 +156,13 @@ def notes(log: Log) -> list[str]:
 
 
 def command_of(log: Log) -> int | None:
-    """The process that the recorder started."""
+    """The process that the recorder started. A thread of the recorder has that name, too."""
+    if "PROCESS_EXISTS" not in log.events:
+        return None
+    executes = "pid IN (SELECT pid FROM PROCESS_EXEC)" if "PROCESS_EXEC" in log.events else "false"
     found = log.rows(
-        "SELECT pid FROM PROCESS_EXISTS WHERE comm = 'klogger/command' ORDER BY time LIMIT 1"
+        "SELECT pid FROM PROCESS_EXISTS WHERE comm = 'klogger/command'"
+        f" ORDER BY {executes} DESC, time LIMIT 1"
     )
     return int(found[0][0]) if found else None
 

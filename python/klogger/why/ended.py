@@ -9,7 +9,7 @@ import numpy as np
 
 from klogger.why import waits
 from klogger.why.bins import Bins
-from klogger.why.events import Array, Events
+from klogger.why.events import BY_REQUEST, Array, Events
 from klogger.why.points import Point
 from klogger.why.spans import Spans
 
@@ -17,7 +17,7 @@ from klogger.why.spans import Spans
 KNOWN = np.dtype([
     ("call", "i8"), ("stack", "i8"), ("state", "i8"), ("why", "i8"), ("lock", "?"),
     ("argument", "u8"), ("object", "u8"), ("woken", "?"), ("source", "i8"), ("number", "i8"),
-    ("waker", "i8"), ("waker_call", "i8"), ("process", "i8"),
+    ("waker", "i8"), ("waker_call", "i8"), ("process", "i8"), ("request", "?"),
 ])  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def firsts(which: Array, count: int) -> list[int]:
 def codes(known: Array) -> Array:
     """A number for each row, equal for equal rows: column by column, as most have few values."""
     made = np.zeros(len(known), "i8")
-    for name in KNOWN.names or ():
+    for name in known.dtype.names or ():
         column = known[name]
         if not len(column) or (column == column[0]).all():
             continue
@@ -90,6 +90,7 @@ def known_of(events: Events, found: Spans, rows: Array) -> Array:
     known["source"] = woken(events, found, rows, "source", 0)
     known["number"] = woken(events, found, rows, "number", 0)
     known["waker_call"] = woken(events, found, rows, "call", -1)
+    known["request"] = woken(events, found, rows, "why", 0) & BY_REQUEST != 0
     return known
 
 

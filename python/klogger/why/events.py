@@ -6,6 +6,7 @@ since the log began.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from klogger.failure import Failure
 from klogger.log import Log
+from klogger.sqltext import literal
 
 SCHEMA = "waits"
 # From here on they are numbers of 32-bit system calls.
@@ -43,15 +45,30 @@ COLUMNS: dict[str, dict[str, str]] = {
     "PROCESS_FORK": {"pid": "i4", "parent": "i4"},
     "PROCESS_EXEC": {"pid": "i4", "old_pid": "i4"},
     "PROCESS_EXIT": {"pid": "i4"},
+    # Of the schema `block`.
+    "RQ_DONE": {
+        "pid": "i4", "took": "i8", "queued": "i8", "inode": "u8", "device": "u4",
+        "file_system": "u4", "kind": "i4", "kernel": "i4",
+    },
+    "RQ_FLUSHED": {"pid": "i4", "took": "i8", "device": "u4"},
+    "BIO_DONE": {
+        "pid": "i4", "took": "i8", "inode": "u8", "device": "u4", "file_system": "u4",
+        "kind": "i4", "kernel": "i4",
+    },
 }  # fmt: skip
+REQUESTS = ("RQ_DONE", "RQ_FLUSHED", "BIO_DONE")
 # In `BLOCKED.why` and `PREEMPTED.why`.
 THROTTLED, IN_FAULT, IN_CALL = 1, 2, 4
+# In `WOKEN.why`: by the completion of a request of a block device.
+BY_REQUEST = 8
+# A kind of request, besides those of the kernel: a write that asked for flushes around it.
+FLUSHED = 255
 # In `BLOCKED.state`: it has ended.
 ENDED = 0x80
 # Sums of times up to this are exact as floating-point numbers: 104 days.
 NS_MAX = 2**53
 # Columns with amounts of ns.
-AMOUNTS = ("took", "so_far", "interrupted", "stolen")
+AMOUNTS = ("took", "so_far", "interrupted", "stolen", "queued")
 
 
 @dataclass
@@ -60,6 +77,8 @@ class Events:
     of system calls, `stacks`: functions by number, innermost first; `objects`: what descriptors
     are; `locks`: names of variables by process and address. `costs`: ns of each type of event, with
     its probe. `kernel`: numbers of threads of the kernel that were there before the recording.
+    `inodes`: device and inode of what descriptors are. `kinds`: of requests. `whole`: requests of
+    all threads are in the log; `missed`: but in these spans of time perhaps not all.
     """
 
     begin: int
@@ -74,6 +93,10 @@ class Events:
     locks: dict[tuple[int, int], str] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
     kernel: frozenset[int] = frozenset()
+    inodes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    kinds: dict[int, str] = field(default_factory=dict)
+    whole: bool = False
+    missed: Array = field(default_factory=lambda: gaps_of([]))
 
     def name(self, pid: int) -> str:
         return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
@@ -86,6 +109,11 @@ class Events:
         if number >= COMPAT:
             return f"32-bit call {number - COMPAT}"
         return self.calls.get(number) or f"system call {number}"
+
+    def request_kind(self, number: int) -> str:
+        if number == FLUSHED:
+            return "write with flushes"
+        return self.kinds.get(number) or f"request {number}"
 
 
 def dtype(table: str) -> np.dtype[Any]:
@@ -186,6 +214,7 @@ def read(log: Log) -> Events:
     gaps = log.rows(
         "SELECT coalesce(cpu, -1), from_ns, to_ns FROM klogger.gap"
         " WHERE key NOT IN ('probe_missed', 'sample_missed')"
+        f" AND (event IS NULL OR event IN ({listed(COLUMNS.keys() - set(REQUESTS))}))"
     )
     own = sorted(
         log.rows("SELECT value::BIGINT, text FROM klogger.decoding WHERE decoding = 'syscall'")
@@ -203,6 +232,10 @@ def read(log: Log) -> Events:
         locks=locks(log),
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
         kernel=kernel(log),
+        inodes=inodes(log),
+        kinds=kinds(log),
+        whole=log.preamble.get("scope") == "all",
+        missed=missed(log),
     )
 
 
@@ -217,7 +250,8 @@ def kernel(log: Log) -> frozenset[int]:
 
 def first_of(log: Log) -> int:
     """When the first event of the schema was logged: before that nothing was attached."""
-    tables = [name for name in COLUMNS if name in log.events and not name.startswith("PROCESS_")]
+    own = [name for name in COLUMNS if not name.startswith("PROCESS_") and name not in REQUESTS]
+    tables = [name for name in own if name in log.events]
     each = " UNION ALL ".join(f"SELECT min(time) AS time FROM main.{name}" for name in tables)
     found = log.rows(f"SELECT min(time) FROM ({each})")[0][0] if tables else None
     return int(found or 0)
@@ -229,6 +263,33 @@ def objects(log: Log) -> dict[int, str]:
     return {key: name or "" for key, name in log.rows("SELECT object, name FROM OBJECT")}
 
 
+def inodes(log: Log) -> dict[int, tuple[int, int]]:
+    if "OBJECT" not in log.events:
+        return {}
+    found = log.rows("SELECT object, device, inode FROM OBJECT")
+    return {key: (device, inode) for key, device, inode in found}
+
+
+def kinds(log: Log) -> dict[int, str]:
+    own = "decoding = 'request_kind'"
+    return dict(log.rows(f"SELECT value::BIGINT, text FROM klogger.decoding WHERE {own}"))
+
+
+def missed(log: Log) -> Array:
+    """Where the kernel skipped probes of requests, or the recording left some out."""
+    found = log.rows(
+        "SELECT -1, coalesce(l.from_ns, r.from_ns), coalesce(l.to_ns, r.to_ns)"
+        " FROM klogger.ledger AS l, klogger.recording AS r"
+        " WHERE key = 'probe_missed' AND contains(text, '(schema block)')"
+        f" OR event IN ({listed(REQUESTS)})"
+    )
+    return gaps_of(found)
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(map(literal, names))
+
+
 def locks(log: Log) -> dict[tuple[int, int], str]:
     """Names of variables of programs, by process and address."""
     found = log.rows("SELECT tgid, address, name FROM klogger.variable ORDER BY from_ns")
@@ -237,7 +298,8 @@ def locks(log: Log) -> dict[tuple[int, int], str]:
 
 def fetch(log: Log, table: str) -> Array:
     event = log.events.get(table)
-    if event is None:
+    # Other schemata may have events of these names.
+    if event is None or (table in REQUESTS and event.schema != "block"):
         return np.zeros(0, dtype(table))
     there = {one.name for one in event.fields} | {"time", "cpu"}
     columns = [name for name in dtype(table).names or () if name in there]

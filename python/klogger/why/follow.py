@@ -189,12 +189,14 @@ def follow(
             room -= int(places[1].sum())
         if room < 0:
             found.left = len(queue.thread)
-            ends(holes(queue, np.zeros(len(queue.thread), "i8")))
+            ends(holes(queue, np.zeros(len(queue.thread), "i8"), queue.until))
             break
         covered, coming = np.zeros(len(queue.thread), "i8"), []
+        there = queue.until.copy()
         for one in overlaps.of(queue.thread, queue.since, queue.until, places):
             span, part, begin, end = one
             covered += np.bincount(span, end - begin, minlength=len(covered)).astype("i8")
+            np.minimum.at(there, span, begin)
             node = number(queue.node[span], program[overlaps.parts.thread[part]],
                           overlaps.parts.bin[part])  # fmt: skip
             goes_on, chain, circles = followed(overlaps.parts, queue, span, part)
@@ -206,7 +208,7 @@ def follow(
             ends(leaves(overlaps.parts, part, begin, end, node, np.flatnonzero(stays)))
             coming.append(Queue(overlaps.parts.target[part[goes_on]].astype("i8"), begin[goes_on],
                                 end[goes_on], node[goes_on], chain))  # fmt: skip
-        ends(holes(queue, covered))
+        ends(holes(queue, covered, there))
         if not any(len(one.thread) for one in coming):
             break
         queue = together(coming)
@@ -261,15 +263,19 @@ def numbering(nodes: list[Node]) -> Numbering:
     return number
 
 
-def holes(queue: Queue, covered: Array) -> Leaves:
-    """What of a wait the thread that it was for was not there: it stays a wait. A root that was not
-    there has no such time.
+def holes(queue: Queue, covered: Array, there: Array) -> Leaves:
+    """What of a wait the thread that it was for was not there: it stays a wait. That is before the
+    thread was there first, or behind its end. A root that was not there has no such time.
     """
     rest = np.where(queue.node == TOP, 0, queue.until - queue.since - covered)
-    rows = np.flatnonzero(rest > 0)
+    before = np.minimum(there - queue.since, rest)
+    first, last = np.flatnonzero(before > 0), np.flatnonzero(rest > before)
+    rows = np.r_[first, last]
+    ns = np.r_[before[first], (rest - before)[last]]
+    since = np.r_[queue.since[first], (queue.until - rest + before)[last]]
     above = queue.chain[rows, -1] if queue.chain.shape[1] else np.zeros(0, "i8")
-    return Leaves(queue.node[rows], rest[rows], np.zeros((len(rows), len(AMOUNTS)), "i8"),
-                  queue.since[rows], queue.until[rows], above)  # fmt: skip
+    amounts = np.zeros((len(rows), len(AMOUNTS)), "i8")
+    return Leaves(queue.node[rows], ns, amounts, since, since + ns, above)
 
 
 def leaves(

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from klogger.why import ended, occupants, spans
+from klogger.why import disks, ended, occupants, requests, spans
 from klogger.why.bins import COULD_RUN, RAN, UNKNOWN, Bins
 from klogger.why.events import NS_MAX, THROTTLED, Array, Events, distinct
 from klogger.why.occupants import Occupants
 from klogger.why.points import Point
+from klogger.why.requests import Requests
 from klogger.why.spans import EXITS, NO_NUMBER, NOT_IN_CALL, Spans, State
 from klogger.why.threads import Threads
 
@@ -62,12 +63,12 @@ class Parts:
 
 
 def find(events: Events, threads: Threads, bins: Bins) -> Parts:
-    busy = occupants.find(events)
+    busy, served = occupants.find(events), requests.find(events)
     # Each event cuts the time of its thread once or twice.
     room = 2 * sum(len(table) for table in events.tables.values()) + len(threads.pid)
     whole, count = empty(room), 0
     for found in spans.find(events, threads):
-        some = of_spans(events, found, bins, busy)
+        some = of_spans(events, found, bins, busy, served)
         behind = count + len(some.thread)
         if behind > room:
             room = 2 * behind
@@ -91,7 +92,7 @@ def resized(parts: Parts, room: int) -> Parts:
     return parts.copied(lambda column: np.resize(column, (room, *column.shape[1:])))
 
 
-def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants) -> Parts:
+def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants, served: Requests) -> Parts:
     bin_ = of_ran(events, found, bins)
     target = np.full(len(found), NOBODY, "i4")
     waited = np.flatnonzero(found.state == State.WAITED)
@@ -99,8 +100,16 @@ def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants) -> Parts
     unknown = np.flatnonzero(found.state == State.UNKNOWN)
     bin_[unknown] = of_unknown(found, unknown, bins)
     amounts = amounts_of(events, found)
-    whole = np.flatnonzero((found.state != State.QUEUED) & (found.state != State.GONE))
+    is_whole = (found.state != State.QUEUED) & (found.state != State.GONE)
     rows, since, until, queued = of_queues(events, found, bins, busy)
+    on_disk = disks.split(events, found, waited, bins, bin_, served)
+    if len(on_disk.rows):
+        is_whole[on_disk.rows] = False
+        rows, since, until, queued = (
+            np.concatenate(both) for both in zip((rows, since, until, queued),
+                                                 vars(on_disk).values(), strict=True)
+        )  # fmt: skip
+    whole = np.flatnonzero(is_whole)
     if not len(rows) and len(whole) == len(found):
         return Parts(found.thread, found.since, found.until, bin_, target, amounts)
     order = np.argsort(np.r_[whole, rows], kind="stable")

@@ -49,8 +49,9 @@ OF_DESCRIPTORS = frozenset((
     "syncfs", "splice", "vmsplice", "tee", "getdents", "getdents64", "close", "ftruncate",
     "fallocate", "copy_file_range", "fstat", "lseek", "shutdown",
 ))  # fmt: skip
-WRITES = frozenset(("write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg",
-                    "sendmmsg", "splice", "vmsplice", "tee"))  # fmt: skip
+# Sockets have no offsets.
+WRITES = frozenset(("write", "writev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "splice",
+                    "vmsplice", "tee"))  # fmt: skip
 
 # At its end a thread wakes those that join it.
 ENDS = ("exit", "exit_group")
@@ -61,7 +62,7 @@ SENDS = WRITES | {"connect", "shutdown", "close", "sendfile"}
 
 class Wait(NamedTuple):
     """What is known of a wait. `woken`: whether what ended it is in the log. `waker`: the name of
-    the thread that was running then.
+    the thread that was running then. `request`: the completion of a request of a disk ended it.
     """
 
     call: int
@@ -77,6 +78,7 @@ class Wait(NamedTuple):
     waker: str
     waker_call: int
     process: int
+    request: bool
 
 
 class Found(NamedTuple):
@@ -98,6 +100,7 @@ def judge(events: Events, wait: Wait) -> Found:
         or signalled(events, wait, call, by_thread)
         or of_futex(events, wait, call, by_thread)
         or of_kernel(events, wait, frames, call, by_thread)
+        or of_request(events, wait, frames, call)
         or of_program(events, wait, call, by_thread)
         or Found(WAITED, call or "kernel", place(frames), by_thread)
     )
@@ -154,9 +157,18 @@ def of_kernel(
             WAITED,
             "page fault from disk" if fault else "disk",
             place(frames) if fault else disk_place(events, wait, frames, call),
-            False,
+            by_thread and not wait.request,
         )
     return None
+
+
+def of_request(events: Events, wait: Wait, frames: list[str], call: str) -> Found | None:
+    """In a function that waits for anything, as for the end of asynchronous I/O, or for work. Of
+    what a thread does after the completion of a request, in no interrupt, nobody knows why.
+    """
+    if not wait.request or wait.source == THREAD or not frames:
+        return None
+    return Found(WAITED, "disk", disk_place(events, wait, frames, call), False)
 
 
 def disk_place(events: Events, wait: Wait, frames: list[str], call: str) -> str:

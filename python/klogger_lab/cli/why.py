@@ -35,6 +35,7 @@ examples:
   klogger why -p 4711 --for 10s           of a running process
   klogger why -a -- curl http://localhost/
                                           with all others whom it waits for
+  klogger why -a -s block -- ./database   which requests to disks it waits for
   klogger why why.klog --thread 4712      another thread of the same log
   klogger why why.klog --program nginx    all threads of that name together
   klogger why why.klog --between 1 2      between two marks ('klogger mark 1')
