@@ -20,6 +20,8 @@ LEFT = pytest.StashKey[int]()
 
 
 def pytest_configure(config):
+    # No test but those of debuginfod asks a server for names, whatever the shell is set to.
+    os.environ.pop("DEBUGINFOD_URLS", None)
     config.addinivalue_line(
         "markers", "full(why): not in the gate; `make test-all`, or KLOGGER_FULL=1, runs it as well"
     )

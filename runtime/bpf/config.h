@@ -257,11 +257,18 @@ struct klogger_call_list {
 #define KLOGGER_USER_KEPT 24
 #define KLOGGER_USER_WORDS (1u << 21)
 /*
- * A word that is kept is `n << 56 | what`, where n is how many words it is above the stack pointer.
+ * What samples look at and keep, which come a hundred times a second and not at each switch. A
+ * power of two, and at most 255.
+ */
+#define KLOGGER_USER_DEEP 2048
+#define KLOGGER_USER_KEPT_DEEP 160
+/*
+ * A word that is kept is `n << 48 | what`, where n is how many words it is above the stack pointer.
  * It is an address after a call; or with this bit the frame pointer of a caller, in bytes above the
  * stack pointer.
  */
-#define KLOGGER_USER_IS_FRAME (1ull << 55)
+#define KLOGGER_USER_AT 48
+#define KLOGGER_USER_IS_FRAME (1ull << 47)
 #define KLOGGER_USER_NO_FRAME (~0ull)
 struct klogger_user_slot {
 	__u64 hash;		/* never 0 of a stack */
@@ -276,7 +283,7 @@ struct klogger_user_stacks {
 	 * pointer in bytes above the stack pointer, or KLOGGER_USER_NO_FRAME; the frames; and the
 	 * words that are kept.
 	 */
-	__u64 word[KLOGGER_USER_WORDS + 3 + KLOGGER_USER_FRAMES + KLOGGER_USER_KEPT];
+	__u64 word[KLOGGER_USER_WORDS + 3 + KLOGGER_USER_FRAMES + KLOGGER_USER_KEPT_DEEP];
 };
 
 #endif

@@ -42,6 +42,7 @@ struct klogger_hit {
 	__u32 shared;			/* another thread may log here before this hit ends */
 #if defined(KLOGGER_STACKS) || defined(KLOGGER_USER_STACKS)
 	void *context;			/* of the program, for `context stack` and `user_stack` */
+	__u8 deep;			/* a sample: its user stack may be deep */
 #endif
 	__u8 lists;			/* the program of an iterator: see list.h */
 	__u8 owned;			/* whether the owner of the object is being recorded */

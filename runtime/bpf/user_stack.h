@@ -11,7 +11,8 @@
  * return addresses are among the words above the stack pointer, and which words these are is known
  * later, from the files of the program. So of the nearest words those are kept that are an address
  * after a call, or a frame pointer that was saved. Other words are not, because they differ from
- * hit to hit, and so would the stacks.
+ * hit to hit, and so would the stacks. Samples look at more words than other hits: their programs
+ * are anywhere, and not where they call the kernel.
  */
 #ifndef KLOGGER_BPF_USER_STACK_H
 #define KLOGGER_BPF_USER_STACK_H
@@ -26,7 +27,7 @@
 /* What is so close above the stack pointer may be the stack. */
 #define KLOGGER_USER_STACK_SIZE (1 << 20)
 /* So far above it is what the nearest words point to, if they are frame pointers. */
-#define KLOGGER_USER_FAR (16 << 10)
+#define KLOGGER_USER_FAR (8 * KLOGGER_USER_DEEP)
 #define KLOGGER_USER_NEAREST 32
 /* Twice as many words each CPU knows to be addresses after a call, or not. */
 #define KLOGGER_USER_KNOWN 1024
@@ -45,8 +46,8 @@ struct klogger_user_scratch {
 		 */
 		__u32 count;
 		__u64 frame[KLOGGER_USER_FRAMES + 1];
-		__u64 kept[KLOGGER_USER_KEPT];
-		__u64 near[KLOGGER_USER_NEAR];
+		__u64 kept[KLOGGER_USER_KEPT_DEEP];
+		__u64 near[KLOGGER_USER_NEAR];	/* a part of the words */
 	} room[KLOGGER_USER_SCRATCHES];
 	/*
 	 * The hash of a word and of its process, in which the lowest bit says what it is. After a
@@ -109,10 +110,14 @@ struct klogger_user_hit {
 	__u64 frame;		/* the frame pointer, in bytes above it */
 	__u32 frames;
 	__u32 kept;
-	__u32 near;		/* words that could be read */
+	__u32 near;		/* words that could be read of a part */
+	__u32 part;		/* the first of them, in words above the stack pointer */
+	__u32 next;		/* where the next part begins */
+	__u32 words;		/* that are looked at */
+	__u8 most;		/* words that are kept */
 	__u8 found;
 	__u8 is_new;
-	__u16 unused;
+	__u8 unused;
 };
 
 static long klogger_hash_frame(__u64 n, void *data)
@@ -216,7 +221,7 @@ static __always_inline int klogger_is_return(const struct klogger_user_hit *hit,
  */
 static __always_inline __u64 klogger_second_word(const struct klogger_user_hit *hit, __u64 above)
 {
-	__u64 n = above / 8 + 1, word = 0;
+	__u64 n = above / 8 + 1 - hit->part, word = 0;
 
 	if (above & 7)
 		return 0;
@@ -231,27 +236,65 @@ static __always_inline __u64 klogger_second_word(const struct klogger_user_hit *
 	return word;
 }
 
+/*
+ * Reads the words above the stack pointer. Near the end of a thread's stack there are fewer, and of
+ * a function with much room there may be pages that it has not used yet: so other parts are in one
+ * page each.
+ */
+static __always_inline void klogger_read_near(struct klogger_user_hit *hit)
+{
+	const void *stack = (const void *)hit->stack;
+	__u64 *near = hit->room->near;
+
+	if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR, stack))
+		hit->near = KLOGGER_USER_NEAR;
+	else if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR / 4, stack))
+		hit->near = KLOGGER_USER_NEAR / 4;
+	else if (!bpf_probe_read_user(near, 8, stack))
+		hit->near = 1;
+	hit->next = KLOGGER_USER_NEAR - (hit->stack / 8 & (KLOGGER_USER_NEAR - 1));
+}
+
+static __always_inline void klogger_read_next(struct klogger_user_hit *hit)
+{
+	const void *part = (const void *)(hit->stack + 8ull * hit->next);
+
+	hit->near = bpf_probe_read_user(hit->room->near, 8 * KLOGGER_USER_NEAR, part) ?
+		0 : KLOGGER_USER_NEAR;
+	hit->part = hit->next;
+	hit->next += KLOGGER_USER_NEAR;
+}
+
 /* One of the words nearest to the stack pointer. */
 static long klogger_keep_word(__u64 n, void *data)
 {
 	struct klogger_user_hit *hit = data;
 	struct klogger_user_room *room = hit->room;
 	__u32 kept = READ_ONCE(room->count);
-	__u64 word, above;
+	__u64 word, above, at;
 
-	if (n >= KLOGGER_USER_NEAR || kept >= KLOGGER_USER_KEPT)
+	if (n >= KLOGGER_USER_DEEP || kept >= KLOGGER_USER_KEPT_DEEP || kept >= hit->most)
 		return 1;
-	word = room->near[n];
+	if (hit->words > KLOGGER_USER_NEAR && n >= hit->next)
+		klogger_read_next(hit);
+	at = n - hit->part;
+	if (at >= hit->near)
+		return 0;
+	/* The compiler would compare `near`: no use to verifiers of `at`. */
+	asm volatile("" : "+r"(at));
+	if (at >= KLOGGER_USER_NEAR)
+		return 1;
+	word = room->near[at];
 	if (!klogger_is_address(word))
 		return 0;
 	above = word - hit->stack;
 	/* The frame of a caller is further up. Libraries may be as close above a thread's stack. */
-	if (above < (n < KLOGGER_USER_NEAREST ? KLOGGER_USER_FAR : 8 * KLOGGER_USER_NEAR) &&
+	if (above < (n < KLOGGER_USER_NEAREST ? KLOGGER_USER_FAR : 8ull * hit->words) &&
 	    above > n * 8 && klogger_is_return(hit, klogger_second_word(hit, above)))
 		word = above | KLOGGER_USER_IS_FRAME;
 	else if (!klogger_is_return(hit, word))
 		return 0;
-	word |= n << 56;
+	word |= n << KLOGGER_USER_AT;
 	room->kept[kept] = word;
 	WRITE_ONCE(room->count, kept + 1);
 	hit->hash = klogger_mix(hit->hash, word);
@@ -262,23 +305,15 @@ static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
 {
 	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
 	struct pt_regs___klogger_near *regs = (void *)bpf_task_pt_regs((void *)task);
-	const void *stack = (const void *)regs->sp;
 	__u64 beginning, frame, word;
-	__u64 *near = hit->room->near;
 
-	hit->stack = (__u64)stack;
+	hit->stack = regs->sp;
 	WRITE_ONCE(hit->room->count, 0);
-	/* Near the end of a thread's stack there are fewer words. */
-	if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR, stack))
-		hit->near = KLOGGER_USER_NEAR;
-	else if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR / 4, stack))
-		hit->near = KLOGGER_USER_NEAR / 4;
-	else if (!bpf_probe_read_user(near, 8, stack))
-		hit->near = 1;
+	klogger_read_near(hit);
 	/* The first thread began at its arguments and environment, which are no frames. */
 	beginning = task->mm->start_stack - hit->stack;
-	if (beginning < 8 * KLOGGER_USER_NEAR && hit->near > beginning / 8)
-		hit->near = beginning / 8;
+	if (beginning < 8ull * hit->words)
+		hit->words = beginning / 8;
 	/*
 	 * Another value, as of a pointer that goes through an array, would be another stack each.
 	 * Of code at the beginning of its mapping the kernel's frames tell.
@@ -292,7 +327,7 @@ static __always_inline void klogger_keep_words(struct klogger_user_hit *hit)
 			hit->frame = frame;
 	}
 	hit->hash = klogger_mix(hit->hash, hit->frame);
-	bpf_loop(hit->near, klogger_keep_word, hit, 0);
+	bpf_loop(hit->words, klogger_keep_word, hit, 0);
 	hit->kept = READ_ONCE(hit->room->count);
 }
 #else
@@ -306,7 +341,7 @@ static __always_inline void klogger_keep_words(__attribute__((unused)) struct kl
 static __always_inline void klogger_keep_user_stack(const struct klogger_user_hit *hit, __u32 tgid)
 {
 	struct klogger_user_stacks *all = &klogger_user_stacks;
-	__u32 frames = hit->frames & 127, kept = hit->kept & 31;
+	__u32 frames = hit->frames & 127, kept = hit->kept & 255;
 	__u64 at = __sync_fetch_and_add(&all->used, 3 + frames + kept);
 
 	if (at >= KLOGGER_USER_WORDS) {
@@ -318,19 +353,22 @@ static __always_inline void klogger_keep_user_stack(const struct klogger_user_hi
 	all->word[at + 1] = (__u64)tgid << 32 | kept << 8 | frames;
 	all->word[at + 2] = hit->frame;
 	bpf_probe_read_kernel(&all->word[at + 3], frames * 8, hit->room->frame);
-	if (kept <= KLOGGER_USER_KEPT)
+	if (kept <= KLOGGER_USER_KEPT_DEEP)
 		bpf_probe_read_kernel(&all->word[at + 3 + frames], kept * 8, hit->room->kept);
 	barrier();
 	WRITE_ONCE(all->slot[hit->slot & (KLOGGER_USER_STACKS_MAX - 1)].place, at + 1);
 }
 
 /* The number of a stack's slot, after those of kernel stacks; 0 if there is none. */
-static __always_inline __u32 klogger_user_stack_in(void *context, struct klogger_user_room *room,
+static __always_inline __u32 klogger_user_stack_in(void *context, __u32 deep,
+						   struct klogger_user_room *room,
 						   struct klogger_user_known *known)
 {
 	struct task_struct___klogger_image *task = (void *)bpf_get_current_task_btf();
 	struct klogger_user_hit hit = {
-		.room = room, .known = known, .frame = KLOGGER_USER_NO_FRAME};
+		.room = room, .known = known, .frame = KLOGGER_USER_NO_FRAME,
+		.words = deep ? KLOGGER_USER_DEEP : KLOGGER_USER_NEAR,
+		.most = deep ? KLOGGER_USER_KEPT_DEEP : KLOGGER_USER_KEPT};
 	__u32 tgid = task->tgid;
 	long bytes;
 
@@ -360,8 +398,11 @@ static __always_inline __u32 klogger_user_stack_in(void *context, struct klogger
 	return KLOGGER_STACKS_MAX + 1 + hit.slot;
 }
 
-/* Not inlined: it is long, and bodies may call it in several places. */
-static __noinline __u32 klogger_user_stack_of(void *context)
+/*
+ * Not inlined: it is long, and bodies may call it in several places. `deep`: it is a sample, see
+ * config.h.
+ */
+static __noinline __u32 klogger_user_stack_of(void *context, __u32 deep)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), number;
 	struct klogger_user_scratch *scratch = bpf_map_lookup_elem(&klogger_user_scratch, &cpu);
@@ -379,13 +420,15 @@ static __noinline __u32 klogger_user_stack_of(void *context)
 	}
 	/* The number of the bit. */
 	busy = ((free >> 1) - (free >> 3)) & (KLOGGER_USER_SCRATCHES - 1);
-	number = klogger_user_stack_in(context, &scratch->room[busy], scratch->known);
+	number = klogger_user_stack_in(context, deep, &scratch->room[busy],
+				       scratch->known);
 	__sync_fetch_and_and(&scratch->busy, ~free);
 	return number;
 }
 
-#define klogger_user_stack() klogger_user_stack_of(klogger_context)
-#define klogger_context_user_stack() klogger_user_stack_of(klogger_hit->context)
+#define klogger_user_stack() klogger_user_stack_of(klogger_context, 0)
+#define klogger_context_user_stack() \
+	klogger_user_stack_of(klogger_hit->context, klogger_hit->deep)
 
 #endif
 #endif

@@ -223,6 +223,9 @@ fn program(
     }
     let unused = "__attribute__((unused))";
     let (passed, hit) = match stacks {
+        Some(_) if sampled::is_regular(target) => {
+            (", klogger_arguments", ".context = klogger_arguments, .deep = 1")
+        }
         Some(_) => (", klogger_arguments", ".context = klogger_arguments"),
         None => ("", ""),
     };

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -223,6 +223,13 @@ pub fn pass_on(command: &mut Command, descriptors: Vec<RawFd>) {
 pub fn root_of(pid: u32) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;
     File::options().read(true).custom_flags(flags).open(format!("/proc/{pid}/root"))
+}
+
+/// klogger's folder for what may be made again; `None`: neither HOME nor XDG_CACHE_HOME is set.
+pub fn cache_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    Some(base?.join("klogger"))
 }
 
 /// The folder of a file: that of a bare name is the current one.

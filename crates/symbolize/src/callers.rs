@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Rules = BTreeMap<Place, Rule>;
 
-/// More frames than a stack can have: 127 of the kernel's, and one for each word.
+/// As many as are printed of a stack.
 const FRAMES_MAX: usize = 256;
-/// In how many bytes above the stack pointer the recorder looks for words, unless it has found so
-/// many: `config.h`.
+/// In how many bytes above the stack pointer the recorder looks for words at least, unless it has
+/// found so many: `config.h`. Of samples it looks at more.
 const NEAR: u64 = 8 * 128;
 const KEPT: usize = 24;
 
@@ -46,6 +46,7 @@ fn frames(stack: &mut UserStack, rules: &Rules) {
     let mut walk = Walk::new(&raw, rules);
     while walk.frames.len() < FRAMES_MAX && walk.step() {}
     let Walk { frames, gaps, unread, last, .. } = walk;
+    let full = frames.len() >= FRAMES_MAX;
     // Other files may have been there before.
     let before = stack.gaps.as_ref().map(|gaps| reach(&stack.frames, gaps));
     if before.is_some_and(|before| before > reach(&frames, &gaps)) {
@@ -53,7 +54,7 @@ fn frames(stack: &mut UserStack, rules: &Rules) {
     }
     stack.is_whole = frames.last().and_then(|place| rules.get(place)) == Some(&Rule::Outermost);
     // Files that are found later may lead to the last frame of the kernel's.
-    stack.cut &= unread || last && !stack.is_whole;
+    stack.cut = full || stack.cut && (unread || last && !stack.is_whole);
     stack.raw = unread.then(|| raw.clone());
     (stack.frames, stack.gaps) = (frames, Some(gaps));
 }
@@ -278,7 +279,7 @@ impl<'a> Walk<'a> {
     /// How far the recorder has looked for words.
     fn looked_at(&self) -> u64 {
         match self.raw.words.last() {
-            Some(last) if self.raw.words.len() >= KEPT => last.at,
+            Some(last) if self.raw.words.len() >= KEPT || last.at > NEAR => last.at,
             _ => NEAR,
         }
     }

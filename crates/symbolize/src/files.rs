@@ -33,6 +33,8 @@ pub struct Search {
     pub mapped: Vec<Mapped>,
     /// What does not answer, as [`Step`] calls it.
     pub silent: BTreeSet<String>,
+    /// Only debug information is wanted, of files that have too few names of their own.
+    pub only_debug: bool,
     /// The log is of this machine, and is being written: the files are those that ran. Then files
     /// are identified, and the code of the kernel in each program has names.
     pub here: bool,
@@ -143,7 +145,7 @@ impl Search {
         let mut other = false;
         let mut silent = false;
         // A file without a name is none that has this name now.
-        if mapped.is_none_or(|mapped| mapped.held.is_none()) {
+        if !self.only_debug && mapped.is_none_or(|mapped| mapped.held.is_none()) {
             let found = self.ask(folder(&path), step, || opened(&path));
             silent |= found.is_none();
             match found.flatten() {
@@ -161,7 +163,7 @@ impl Search {
                 }
             }
         }
-        if let Some(mapped) = mapped {
+        if let Some(mapped) = mapped.filter(|_| !self.only_debug) {
             let of = format!("process {}", mapped.by.0);
             match self.ask(of, step, || self.still_mapped(file, mapped)) {
                 Some(Some(what)) => return Result { what, looked },

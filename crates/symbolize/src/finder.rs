@@ -79,6 +79,7 @@ struct Asked {
     roots: Option<roots::Passed>,
     mapped: Vec<mapped::Passed>,
     silent: BTreeSet<String>,
+    only_debug: bool,
     here: bool,
     /// In which all files are to be read.
     time: Duration,
@@ -104,6 +105,7 @@ pub fn ask(wanted: &[Wanted], search: &Search, deadline: Instant) -> Vec<Answer>
         roots: search.roots.as_ref().map(roots::Passed::of),
         mapped: search.mapped.iter().map(mapped::Passed::of).collect(),
         silent: search.silent.clone(),
+        only_debug: search.only_debug,
         here: search.here,
         time: Duration::ZERO,
     };
@@ -186,13 +188,13 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<End> {
 
 /// The whole work of the process.
 pub fn work() -> io::Result<()> {
-    let Asked { wanted, debug, sysroot, roots, mapped, silent, here, time } =
+    let Asked { wanted, debug, sysroot, roots, mapped, silent, only_debug, here, time } =
         serde_json::from_reader(BufReader::new(io::stdin().lock()))?;
     let deadline = Instant::now() + time;
     confine::first_to_be_killed();
     let roots = roots.map(roots::Passed::received).transpose()?;
     let mapped = mapped.into_iter().map(mapped::Passed::received).collect();
-    let search = Search { debug, sysroot, roots, mapped, silent, here };
+    let search = Search { debug, sysroot, roots, mapped, silent, only_debug, here };
     // If this cannot be said, nobody listens.
     let asks = |what: &str| drop(say(&Said::Asks(what.into())));
     say(&Said::Answers(answers(&wanted, &search, deadline, &asks)))

@@ -8,7 +8,9 @@
 //! may be given up.
 
 mod callers;
+mod debuginfod;
 mod elf;
+mod fetched;
 mod files;
 mod finder;
 mod perf_map;
@@ -20,11 +22,13 @@ pub use finder::FINDER;
 pub use finder::work as find;
 pub use worker::{WORKER, work};
 
+use debuginfod::Servers;
 use elf::Facts;
 use finder::{Named, Wanted};
 use klogger_log::code::{Code, DataPlace, File, Function, Place, UserStack, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use unwind::Rule;
 
 /// How long all files together may take.
 const TIME: Duration = Duration::from_secs(60);
@@ -47,62 +51,91 @@ pub struct Missing {
 /// Names what can be named, in place of the names that are there; those of places that cannot be
 /// named now are kept. Adds the callers of functions without a frame. Returns what is missing.
 pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
-    let mut data = data_in(code);
-    let mut all = places(code);
-    for number in data.keys() {
-        all.entry(*number).or_default();
-    }
-    let wanted: Vec<Wanted> = all
-        .into_iter()
-        .filter_map(|(number, offsets)| {
-            let File { path, build_id, loads } = code.files.get(number as usize)?.clone();
-            let data = data.remove(&number).unwrap_or_default().into_iter().collect();
-            let offsets = offsets.into_iter().collect();
-            Some(Wanted { number, path, build_id, loads, offsets, data })
-        })
-        .collect();
+    let wanted = wanted(code);
     if wanted.is_empty() {
         return Vec::new();
     }
     let answers = finder::ask(&wanted, search, Instant::now() + TIME);
     let mut missing = Vec::new();
     let mut rules = BTreeMap::new();
-    let mut variables = BTreeMap::new();
-    for (Wanted { number, path, offsets, data, .. }, answer) in wanted.into_iter().zip(answers) {
+    for (file, answer) in wanted.iter().zip(answers) {
         match answer {
-            Ok(Named { identified, names }) => {
-                if let Some(Facts { build_id, loads }) = identified {
-                    let file = &mut code.files[number as usize];
-                    (file.build_id, file.loads) = (build_id, loads);
-                }
-                for (at, found) in data.into_iter().zip(names.data) {
-                    variables.insert((number, at), found.map(|found| variable(found, &path)));
-                }
-                for (at, (names, rule)) in offsets.iter().zip(names.code) {
-                    rules.insert(Place::File(number, *at), rule);
-                    if !names.is_empty() {
-                        code.names.insert((number, *at), names);
-                    }
-                }
+            Ok(named) => {
+                let found = take(code, file, named);
+                let at = file.offsets.iter().map(|at| Place::File(file.number, *at));
+                rules.extend(at.zip(found));
             }
             Err(lost) if lost.refused => {
-                let named = |at: &&u64| code.names.contains_key(&(number, **at));
-                let places = lost.places - offsets.iter().filter(named).count();
+                let places = unnamed(code, file);
                 missing.push(Missing { places, ..lost });
             }
             Err(lost) => missing.push(lost),
         }
     }
-    missing.retain(|m| m.places > 0);
-    for datum in &mut code.data {
-        if let DataPlace::Image { file, segment, distance } = datum.at
-            && let Some(found) = variables.get(&(file, (segment, distance)))
-        {
-            datum.name.clone_from(found);
-        }
+    if let Some(servers) = Servers::of_environment() {
+        fetched::add(code, &wanted, search, &servers, &mut missing);
     }
+    missing.retain(|m| m.places > 0);
     callers::settle(code, &rules);
     missing
+}
+
+/// All places and data in files.
+fn wanted(code: &Code) -> Vec<Wanted> {
+    let mut data = data_in(code);
+    let mut all = places(code);
+    for number in data.keys() {
+        all.entry(*number).or_default();
+    }
+    let wanted = |(number, offsets): (u32, BTreeSet<u64>)| {
+        let File { path, build_id, loads } = code.files.get(number as usize)?.clone();
+        let data = data.remove(&number).unwrap_or_default().into_iter().collect();
+        let offsets = offsets.into_iter().collect();
+        Some(Wanted { number, path, build_id, loads, offsets, data })
+    };
+    all.into_iter().filter_map(wanted).collect()
+}
+
+/// Takes the names of a file's places over. Returns the rules for their callers.
+fn take(code: &mut Code, file: &Wanted, named: Named) -> Vec<Rule> {
+    let Named { identified, names } = named;
+    if let Some(Facts { build_id, loads }) = identified {
+        let file = &mut code.files[file.number as usize];
+        (file.build_id, file.loads) = (build_id, loads);
+    }
+    let found = file.data.iter().zip(names.data).filter_map(|(at, found)| Some((*at, found?)));
+    let found: BTreeMap<(u64, u64), worker::Data> = found.collect();
+    for datum in &mut code.data {
+        if let DataPlace::Image { file: number, segment, distance } = datum.at
+            && number == file.number
+            && let Some(found) = found.get(&(segment, distance))
+        {
+            datum.name = Some(variable(found.clone(), &file.path));
+        }
+    }
+    let mut rules = Vec::new();
+    for (at, (names, rule)) in file.offsets.iter().zip(names.code) {
+        rules.push(rule);
+        if !names.is_empty() {
+            code.names.insert((file.number, *at), names);
+        }
+    }
+    rules
+}
+
+/// How many places of a file have no name of their own.
+fn unnamed(code: &Code, file: &Wanted) -> usize {
+    let named = |at: &&u64| code.names.contains_key(&(file.number, **at));
+    let data = code.data.iter().filter_map(|datum| match datum.at {
+        DataPlace::Image { file: number, segment, distance } if number == file.number => {
+            let name = datum.name.as_ref()?;
+            (name.name != base(&file.path)).then_some((segment, distance))
+        }
+        _ => None,
+    });
+    let data: BTreeSet<(u64, u64)> = data.collect();
+    let named = file.offsets.iter().filter(named).count() + data.len();
+    (file.offsets.len() + file.data.len()).saturating_sub(named)
 }
 
 /// The places in each file.
@@ -127,9 +160,13 @@ fn data_in(code: &Code) -> BTreeMap<u32, BTreeSet<(u64, u64)>> {
     all
 }
 
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// Where the file names no variable, it is a place in the file.
 fn variable(found: worker::Data, path: &str) -> Variable {
-    let file = || (path.rsplit('/').next().unwrap_or(path).into(), found.address);
+    let file = || (base(path).into(), found.address);
     let (name, offset) = found.variable.unwrap_or_else(file);
     Variable { name, offset }
 }

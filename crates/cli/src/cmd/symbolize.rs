@@ -23,7 +23,7 @@ use std::process::ExitCode;
 ///
 /// The recorder names them at the end of a recording. 'symbolize' does it again, also on another
 /// machine: it finds programs, libraries and debug information by the build ids in the log. Names
-/// that it does not find stay as they are.
+/// that it does not find stay as they are. If DEBUGINFOD_URLS is set, servers are asked as well.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  klogger symbolize a.klog        with debug information \
                   installed since\n  klogger symbolize a.klog --debug-dir ~/debug -o b.klog\n  \

@@ -78,7 +78,7 @@ fn value(field: &FieldLayout, stacks: Asks) -> String {
             "klogger_stack_of(klogger_arguments)".into()
         }
         Shape::One if field.decode == Decode::Stack && stacks.user => {
-            "klogger_user_stack_of(klogger_arguments)".into()
+            "klogger_user_stack_of(klogger_arguments, 0)".into()
         }
         Shape::One => "klogger_tid".into(),
         Shape::Array(_) => "(const void *)klogger_any_numbers".into(),

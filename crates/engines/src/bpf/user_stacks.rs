@@ -29,7 +29,7 @@ impl UserStacks {
             let word = |n: usize| self.word(layout::USER_STACKS_WORD + 8 * (at + n));
             let (time, head, frame) = (word(0), word(1), word(2));
             let frames = (head as u8 as usize).min(layout::USER_FRAMES);
-            let kept = ((head >> 8) as u8 as usize).min(layout::USER_KEPT);
+            let kept = ((head >> 8) as u8 as usize).min(layout::USER_KEPT_DEEP);
             Some(Stack {
                 number: (layout::STACKS_MAX + 1 + n) as u64,
                 time,
@@ -54,7 +54,7 @@ impl UserStacks {
 
 /// A word as the kernel's side keeps it.
 fn kept_word(word: u64) -> StackWord {
-    let at = 8 * (word >> 56);
+    let at = 8 * (word >> layout::USER_AT);
     match word & layout::USER_IS_FRAME {
         0 => StackWord::Return { at, address: word & (layout::USER_IS_FRAME - 1) },
         _ => StackWord::Frame { at, frame: word & (layout::USER_IS_FRAME - 1) },

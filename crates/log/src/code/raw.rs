@@ -5,7 +5,7 @@ use super::Place;
 use std::fmt::Write;
 
 /// Words of a stack that are read; a forged log may have more.
-const WORDS_MAX: usize = 64;
+const WORDS_MAX: usize = 256;
 
 /// What was recorded of a stack: callers of functions without frame pointers are found from it when
 /// the files of these functions are there.

@@ -335,3 +335,26 @@ proptest! {
         prop_assert!(frames.len() <= FRAMES_MAX);
     }
 }
+
+/// Those of samples.
+#[test]
+fn words_that_are_far_up_count() {
+    let rules = [(1, stack(8, Saved::Kept)), (2, stack(5000, Saved::Kept)), (3, Rule::Outermost)];
+    let words = [ret(0, 2), ret(5000, 3)];
+    assert_eq!(settled(&[1], None, &words, &rules), (vec![1, 2, 3], Some(vec![])));
+    // What the kernel took for a frame that far up, and was no return address, is left out if it
+    // was looked at.
+    let rules = [(1, Rule::Absent)];
+    assert_eq!(settled(&[1, 7], Some(3000), &words[1..], &rules), (vec![1], Some(vec![0])));
+    assert_eq!(settled(&[1, 7], Some(3000), &[], &rules), (vec![1, 7], Some(vec![0])));
+}
+
+#[test]
+fn a_stack_with_more_frames_than_are_printed_is_cut() {
+    let words: Vec<Word> = (0..300).map(|n| ret(8 * n, 1)).collect();
+    let raw = Raw { kernel: Vec::new(), frame: None, words };
+    let stack_of = UserStack { frames: vec![at(1)], raw: Some(raw), ..UserStack::default() };
+    let mut code = Code { stacks: vec![stack_of], ..Code::default() };
+    settle(&mut code, &[(at(1), stack(8, Saved::Kept))].into());
+    assert!(code.stacks[0].cut && code.stacks[0].frames.len() == FRAMES_MAX);
+}

@@ -7,22 +7,20 @@ use klogger_os::files;
 use klogger_os::outputs::{Folder, Old};
 use sha2::{Digest, Sha256};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{env, io};
 
 /// In each folder of modules: their digests, as sha256sum writes them.
 const DIGESTS: &str = "SHA256SUMS";
 const STICKY: u32 = 0o1000;
 
 pub(super) fn folder() -> Result<PathBuf, Error> {
-    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let base = base.ok_or_else(|| {
+    let cache = files::cache_folder().ok_or_else(|| {
         Error::new("there is no folder in which to keep modules")
             .help("set HOME, or XDG_CACHE_HOME; or use 'klogger build -o DIR'")
     })?;
-    Ok(base.join("klogger/modules"))
+    Ok(cache.join("modules"))
 }
 
 /// Makes the folder, and fails if users other than us and root could change it.

@@ -8,7 +8,7 @@
 use super::{Frame, Hit, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
-use klogger_schema::attach_points::{period_ns, sample};
+use klogger_schema::attach_points::{Rate, period_ns, sample};
 use klogger_schema::counted::{self, Counted};
 use klogger_schema::model::{Param, ProbeKind, Target};
 
@@ -71,6 +71,12 @@ fn declared(kind: ProbeKind) -> Vec<Param> {
 /// Whether a probe asks how much time a hit stands for.
 pub(in crate::bpf) fn asks_for_passed(target: &Target) -> bool {
     target.kind == ProbeKind::Timer && target.params.iter().any(|p| p.name == PASSED.1)
+}
+
+/// Whether hits come so many times a second, whatever a program does.
+pub(in crate::bpf) fn is_regular(target: &Target) -> bool {
+    target.kind == ProbeKind::Timer
+        || sample(&target.name).is_some_and(|s| matches!(s.rate, Rate::Hz(_)))
 }
 
 /// The statement with which a timer's program begins that asks for it; it runs at each hit, also

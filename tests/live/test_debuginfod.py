@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Names by debuginfod: a local server has the debug information of a program without symbols."""
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from conftest import RENAMES
+from oracles import Log
+
+CHAIN = ["innermost", "inlined", "middle", "outer", "main"]
+SOURCE = Path(__file__).parent / "chain.c"
+
+
+class Server(ThreadingHTTPServer):
+    """What it has by path, what it was asked for."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        body = self.server.files.get(self.path)
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def stripped(tmp_path, monkeypatch):
+    """A program without symbols, the path under which servers have its debug information, and that.
+    The cache is a folder of the test.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program, debug = tmp_path / "bare", tmp_path / "bare.debug"
+    words = ["cc", "-O2", "-g", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"]
+    words += ["-fno-optimize-sibling-calls", "-Wl,--build-id=sha1", SOURCE, "-ldl", "-o", program]
+    subprocess.run(words, check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    subprocess.run(["strip", program], check=True)
+    notes = subprocess.run(
+        ["readelf", "-n", program], capture_output=True, text=True, check=True
+    ).stdout
+    build_id = notes.split("Build ID: ")[1].split()[0]
+    return program, f"/buildid/{build_id}/debuginfo", debug.read_bytes()
+
+
+def recorded(recorder, program):
+    (recorder.dir / "who.klogger").write_text(RENAMES)
+    done, out = recorder.run(
+        "-q", "-s", recorder.dir / "who.klogger", "--", program, "usual", "chain"
+    )
+    assert done.code == 0, done.err
+    return out
+
+
+def frames(recorder, path):
+    log = Log(recorder.klogger, path)
+    (found,) = log.rows(
+        "SELECT s.frames FROM RENAMED JOIN stack AS s ON s.id = user_stack WHERE name = 'chain'"
+    )
+    return found[0][:5]
+
+
+def told(recorder, path):
+    """What the ledger says of code without names."""
+    log = Log(recorder.klogger, path)
+    return [text for (text,) in log.rows("SELECT text FROM ledger WHERE key = 'code_unnamed'")]
+
+
+def test_a_server_has_the_names(recorder, stripped, monkeypatch):
+    program, path, debug = stripped
+    with serving() as server:
+        server.files[path] = debug
+        # The first one does not have it.
+        with serving() as empty:
+            monkeypatch.setenv("DEBUGINFOD_URLS", f"{empty.url} {server.url}/")
+            out = recorded(recorder, program)
+            assert path in empty.asked
+        assert frames(recorder, out) == CHAIN
+        assert server.asked.count(path) == 1
+        # What was sent is there the next time.
+        server.asked.clear()
+        again = recorded(recorder, program)
+        assert frames(recorder, again) == CHAIN
+        assert path not in server.asked
+
+
+def test_names_are_fetched_later(recorder, stripped, monkeypatch):
+    program, path, debug = stripped
+    out = recorded(recorder, program)
+    assert frames(recorder, out)[:2] == ["bare", "bare"]
+    assert told(recorder, out) == []
+    with serving() as server:
+        server.files[path] = debug
+        monkeypatch.setenv("DEBUGINFOD_URLS", server.url)
+        # The program itself may be gone.
+        program.unlink()
+        done = recorder.command("symbolize", out, "--format", "json")
+        assert done.code == 0, done.err
+    assert frames(recorder, out) == CHAIN
+    missing = json.loads(done.out)["missing"]
+    assert str(program) not in [file["path"] for file in missing]
+
+
+def test_servers_that_fail_are_said(recorder, stripped, monkeypatch):
+    """The events are there; where names are missing, the ledger says why."""
+    program, path, _ = stripped
+    with serving() as server:
+        server.files[path] = b"no program"
+        monkeypatch.setenv("DEBUGINFOD_URLS", server.url)
+        out = recorded(recorder, program)
+        (text,) = told(recorder, out)
+        assert f"{server.url}: it has sent another file than the one that was asked for" in text
+    assert frames(recorder, out)[:2] == ["bare", "bare"]
+    gone = server.url
+    monkeypatch.setenv("DEBUGINFOD_URLS", f"{gone} file:///srv")
+    texts = told(recorder, recorded(recorder, program))
+    assert len(texts) == 1 and f"{gone}: " in texts[0] and "refused" in texts[0], texts
+    monkeypatch.setenv("DEBUGINFOD_URLS", "file:///srv")
+    (text,) = told(recorder, recorded(recorder, program))
+    assert "file:///srv: only servers of http and https are asked" in text
