@@ -143,9 +143,8 @@ impl Requests {
     /// Makes a snapshot of the time until now. The request comes back if too many wait.
     pub fn snapshot(&self, request: SnapshotRequest) -> Result<(), SnapshotRequest> {
         self.to.try_send(Ask::Snapshot(request)).map_err(|e| match e {
-            TrySendError::Full(Ask::Snapshot(request)) | TrySendError::Disconnected(Ask::Snapshot(request)) => {
-                request
-            }
+            TrySendError::Full(Ask::Snapshot(request))
+            | TrySendError::Disconnected(Ask::Snapshot(request)) => request,
             TrySendError::Full(_) | TrySendError::Disconnected(_) => {
                 unreachable!("it was a request for a snapshot")
             }

@@ -6,7 +6,7 @@
 //! disk, the oldest goes, whether it is complete or not: those that wait may fill the disk, and the
 //! thread that has them completed may itself wait for the writer.
 
-use super::{SegmentEnd, Keep, Plan, Told};
+use super::{Keep, Plan, SegmentEnd, Told};
 use crate::destination::Destination;
 use crate::hung::watched;
 use klogger_log::ledger::{Entry, Key};

@@ -87,8 +87,7 @@ impl Known {
     /// of threads out of scope come later than the events that need them, so those that come after
     /// the span are noted as well.
     pub fn see(&mut self, block: &EventBlock, span: Option<(u64, u64)>) {
-        let (layouts, what, sizes) =
-            (self.layouts.clone(), self.what.clone(), self.sizes.clone());
+        let (layouts, what, sizes) = (self.layouts.clone(), self.what.clone(), self.sizes.clone());
         for record in sizes.records(block.records) {
             let Some(Some((what, index))) = what.get(usize::from(record.id())) else { continue };
             let time_ns = record.time(block.time_base);

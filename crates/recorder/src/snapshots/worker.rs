@@ -3,7 +3,9 @@
 
 use super::history::{History, Part};
 use super::write::{self, Contents};
-use super::{Ask, Begin, Ended, Made, Options, RawStacks, Sources, Waiting, SnapshotRequest, now, ns};
+use super::{
+    Ask, Begin, Ended, Made, Options, RawStacks, SnapshotRequest, Sources, Waiting, now, ns,
+};
 use crate::file;
 use crate::hung::{Watched, watched};
 use klogger_log::ledger::{Entry, Key, Taken};
