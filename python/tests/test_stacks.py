@@ -227,6 +227,8 @@ def test_firefox_has_each_sample_at_its_time(tmp_path: Path) -> None:
     # Those at 100 and 200 have the same stack.
     assert found["prog"] == ([0.0001, 0.0002, 0.0008], [0.001, 0.002, 0.128])
     assert found["worker"][0] == [0.0003, 0.0004, 0.0005, 0.0006, 0.0007]
+    # The last one is before the end: else it would not be shown.
+    assert profile["meta"]["profilingEndTime"] > 0.0008
 
 
 def test_speedscope(tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ fn meta(reader: &Reader, walked: &Walked) -> Value {
         "interval": 1,
         "startTime": ms(preamble.clock.start_realtime_ns),
         "profilingStartTime": 0,
-        "profilingEndTime": ms(walked.length_ns),
+        // What is at the end itself would not be shown.
+        "profilingEndTime": ms(walked.length_ns + 1),
         "processType": 0,
         "categories": categories(),
         "product": format!("klogger: {}", walked.kind.name),
