@@ -111,8 +111,8 @@ struct klogger_user_hit {
 	__u32 frames;
 	__u32 kept;
 	__u32 near;		/* words that could be read of a part */
-	__u32 part;		/* the first of them, in words above the stack pointer */
-	__u32 next;		/* where the next part begins */
+	__s32 part;		/* the first of them, in words above the stack pointer */
+	__s32 next;		/* where the next part begins */
 	__u32 words;		/* that are looked at */
 	__u8 most;		/* words that are kept */
 	__u8 found;
@@ -237,32 +237,33 @@ static __always_inline __u64 klogger_second_word(const struct klogger_user_hit *
 }
 
 /*
- * Reads the words above the stack pointer. Near the end of a thread's stack there are fewer, and of
- * a function with much room there may be pages that it has not used yet: so other parts are in one
- * page each.
+ * Reads the part of the words that begins so many words above the stack pointer, or below it.
+ * Returns whether it is there.
+ */
+static __always_inline int klogger_read_part(struct klogger_user_hit *hit, __s32 part)
+{
+	const void *from = (const void *)(hit->stack + 8ll * part);
+
+	hit->part = part;
+	hit->next = part + KLOGGER_USER_NEAR;
+	hit->near = bpf_probe_read_user(hit->room->near, 8 * KLOGGER_USER_NEAR, from) ?
+		0 : KLOGGER_USER_NEAR;
+	return hit->near != 0;
+}
+
+/*
+ * The first part. A page further up may not be there: at the end of a thread's stack, and where a
+ * function has not used all of its room. So other parts, and if need be the first one, are within
+ * a page.
  */
 static __always_inline void klogger_read_near(struct klogger_user_hit *hit)
 {
-	const void *stack = (const void *)hit->stack;
-	__u64 *near = hit->room->near;
+	__s32 before = hit->stack / 8 & (KLOGGER_USER_NEAR - 1);
 
-	if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR, stack))
-		hit->near = KLOGGER_USER_NEAR;
-	else if (!bpf_probe_read_user(near, 8 * KLOGGER_USER_NEAR / 4, stack))
-		hit->near = KLOGGER_USER_NEAR / 4;
-	else if (!bpf_probe_read_user(near, 8, stack))
-		hit->near = 1;
-	hit->next = KLOGGER_USER_NEAR - (hit->stack / 8 & (KLOGGER_USER_NEAR - 1));
-}
-
-static __always_inline void klogger_read_next(struct klogger_user_hit *hit)
-{
-	const void *part = (const void *)(hit->stack + 8ull * hit->next);
-
-	hit->near = bpf_probe_read_user(hit->room->near, 8 * KLOGGER_USER_NEAR, part) ?
-		0 : KLOGGER_USER_NEAR;
-	hit->part = hit->next;
-	hit->next += KLOGGER_USER_NEAR;
+	if (!klogger_read_part(hit, 0))
+		klogger_read_part(hit, -before);
+	else if (hit->words > KLOGGER_USER_NEAR)
+		hit->next -= before;
 }
 
 /* One of the words nearest to the stack pointer. */
@@ -275,8 +276,8 @@ static long klogger_keep_word(__u64 n, void *data)
 
 	if (n >= KLOGGER_USER_DEEP || kept >= KLOGGER_USER_KEPT_DEEP || kept >= hit->most)
 		return 1;
-	if (hit->words > KLOGGER_USER_NEAR && n >= hit->next)
-		klogger_read_next(hit);
+	if ((__s64)n >= hit->next)
+		klogger_read_part(hit, n);
 	at = n - hit->part;
 	if (at >= hit->near)
 		return 0;
