@@ -301,6 +301,26 @@ def test_threads_of_the_kernel_run_no_user_code():
     assert own == {"thread 7": 10, "thread 9": 20, "thread 10": 20}
 
 
+def test_a_cpu_that_is_idle_is_no_time_of_a_thread():
+    """1 has the CPU from 5 to 20 and from 60, and 2, which ran less, from 40 to 45."""
+    rows = {
+        "BACK": [{"time": 5, "pid": 1}, {"time": 20, "pid": 0, "prev": 1},
+                 {"time": 40, "pid": 2}, {"time": 45, "pid": 0, "prev": 2},
+                 {"time": 60, "pid": 1}],
+        "BLOCKED": [{"time": 20, "pid": 1, "state": 1}, {"time": 45, "pid": 2, "state": 1}],
+        "PREEMPTED": [{"time": 40, "pid": 0, "next": 2}, {"time": 60, "pid": 0, "next": 1}],
+        "WOKEN": [{"time": 60, "pid": 1, "source": 1}],
+    }  # fmt: skip
+    found = reading.Events(
+        0, 100, {name: reading.table_of(name, rows.get(name, [])) for name in reading.COLUMNS},
+        reading.gaps_of([]),
+    )  # fmt: skip
+    made = answer.of_events(found, Choice())
+    assert sums(made) == []
+    assert [one.pid for one in made.threads] == made.chosen == [1, 2]
+    assert sum(line.ns for line in made.own if line.bin.group == RAN) == 55 + 5
+
+
 def check_real_log(
     seed: int, folder: Path, *ledger: dict[str, Any], disks: bool = False
 ) -> list[str]:

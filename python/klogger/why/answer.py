@@ -17,14 +17,14 @@ from klogger.log import open as opened
 from klogger.why import choice as choosing
 from klogger.why import disks, follow, operated, parts, threads
 from klogger.why import events as reading
-from klogger.why.bins import GROUPS, RAN, Bin, Bins
+from klogger.why.bins import COULD_RUN, GROUPS, RAN, Bin, Bins
 from klogger.why.choice import Choice
 from klogger.why.events import Array, Events, Sums
 from klogger.why.follow import Followed, Node
 from klogger.why.operated import Operated
 from klogger.why.operations import RECORD
 from klogger.why.path import Path
-from klogger.why.threads import Threads
+from klogger.why.threads import IDLE, Threads
 
 CHAINS = 3
 # Chains of less of the elapsed time say nothing.
@@ -310,7 +310,7 @@ def cells(whole: parts.Parts, width: int) -> tuple[Array, Array, Array]:
 
 
 def table(lived: Threads, whole: parts.Parts, bins: Bins, events: Events) -> list[Thread]:
-    """All threads, those with most time first."""
+    """All threads, first those that were on a CPU longest, or could have been."""
     pids = lived.pid
     thread, bin_, ns = cells(whole, len(bins.all))
     group = np.array([GROUPS.index(one.group) for one in bins.all], dtype="i8")
@@ -323,8 +323,10 @@ def table(lived: Threads, whole: parts.Parts, bins: Bins, events: Events) -> lis
     most = dict(zip(owner.tolist(), order[first].tolist(), strict=True))
     made = []
     for at, (pid, row) in enumerate(zip(pids.tolist(), sums.tolist(), strict=True)):
+        if pid == IDLE:
+            continue
         longest = most.get(at)
         made.append(Thread(pid, events.name(pid), sum(row), dict(zip(GROUPS, row, strict=True)),
                            None if longest is None else bins[int(bin_[longest])],
                            0 if longest is None else int(ns[longest])))  # fmt: skip
-    return sorted(made, key=lambda one: (-one.elapsed, one.pid))
+    return sorted(made, key=lambda one: (-one.groups[RAN] - one.groups[COULD_RUN], one.pid))

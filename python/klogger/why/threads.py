@@ -14,6 +14,8 @@ from klogger.why.events import ENDED, Array, Events
 OWN = ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "UNRETURNED", "FAULTED", "SLEPT_BEFORE")
 # Of kthreadd, which makes all other threads of the kernel: the second one since the kernel began.
 KTHREADD = 2
+# Of the thread that has a CPU while no other one wants it: its time is nobody's.
+IDLE = 0
 # Numbers of threads are smaller, unless the log is damaged: the kernel's limit.
 PID_MAX = 1 << 22
 
