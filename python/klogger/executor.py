@@ -5,6 +5,7 @@ its own way.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import time
@@ -19,7 +20,7 @@ from klogger import analysis as analyses
 from klogger import costs, folders, general, losses, rules, spans
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
-from klogger.log import Log
+from klogger.log import Log, in_order
 from klogger.numerals import agreed
 from klogger.sqltext import identifier
 from klogger.statements import Connection, execute_whole, executed, include
@@ -321,12 +322,14 @@ def check_drawn(result: Result) -> None:
 def section_rows(one: Analysis, cursor: duckdb.DuckDBPyConnection, section: str) -> Rows:
     limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
     where = f"{one.path}, section '{section}'"
-    with executed(cursor, one.placed(section), where) as rows:
+    # Of few rows: their order costs nothing.
+    ordered = in_order(cursor) if section in ("finding", "warning") else contextlib.nullcontext()
+    with ordered, executed(cursor, one.placed(section), where) as rows:
         return fetch(rows, limit)
 
 
 def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:
-    """Sorted: they are a set, and SQL gives the rows of a UNION ALL in no order of its own."""
+    """Sorted: they are a set."""
     if "warning" not in one.sections:
         return []
     return sorted(

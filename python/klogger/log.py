@@ -13,7 +13,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 MEMORY_MIB, MEMORY_MIB_MAX = 256, 3072
 BYTES_PER_EVENT = 50
 THREADS_MAX = 4
+# The setting of DuckDB for rows in the order of a statement.
+IN_ORDER = "preserve_insertion_order"
 SEARCH_PATH = "SET search_path = 'main,klogger'"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -352,13 +354,26 @@ def memory_mib(events: Iterable[Event]) -> int:
     return max(MEMORY_MIB, min(needed, MEMORY_MIB_MAX))
 
 
+@contextlib.contextmanager
+def in_order(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Rows come as the statement has them, for instance those of UNION ALL one part after the other.
+    Without it DuckDB gives them as they are ready.
+    """
+    (before,) = connection.execute(f"SELECT current_setting('{IN_ORDER}')").fetchone() or (True,)
+    connection.execute(f"SET {IN_ORDER} = true")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET {IN_ORDER} = {before}")
+
+
 def lock(connection: duckdb.DuckDBPyConnection, tables: Folder, writable: Iterable[Path]) -> None:
     """An analysis may come with another user's schema and is untrusted: it can read this log and
     nothing else.
 
     Analyses say which order they want, and are faster without another.
     """
-    connection.execute("SET preserve_insertion_order = false")
+    connection.execute(f"SET {IN_ORDER} = false")
     folders, files = tables.readable()
     # DuckDB writes a file that is there already under another name first.
     files += [p.absolute().with_name(start + p.name) for p in writable for start in ("", "tmp_")]
@@ -370,9 +385,9 @@ def lock(connection: duckdb.DuckDBPyConnection, tables: Folder, writable: Iterab
 
 def lock_settings(connection: duckdb.DuckDBPyConnection, but: Iterable[str] = ()) -> None:
     """Nothing can raise the limits of memory and threads any more. `but`: what klogger itself still
-    changes.
+    changes, beside the order of rows.
     """
-    listed = ", ".join(map(literal, but))
+    listed = ", ".join(map(literal, [IN_ORDER, *but]))
     connection.execute(f"SET allowed_configs = [{listed}]")
     connection.execute("SET lock_configuration = true")
 

@@ -94,6 +94,17 @@ def schema_with(tmp_path: Path, **queries: str) -> str:
     return str(tmp_path / "mine" / "mine.klogger")
 
 
+def test_they_come_in_the_order_of_the_section(small_log: Path, tmp_path: Path) -> None:
+    """The first takes long, and DuckDB has a thread for each part."""
+    slow = "FROM range(30_000_000) t(i) HAVING sum(sqrt(i)) > 0"
+    file = schema_with(tmp_path, own=f"SELECT 'First.' {slow} UNION ALL SELECT 'Second.'")
+    log = copy_with_schema(small_log, tmp_path / "x.klog-parquet", file)
+    with klogger.open(log, locked=True) as opened, executor.Session(opened) as session:
+        one = session.find("mine", "own")
+        assert one is not None
+        assert session.run(one).findings == ["First.", "Second."]
+
+
 def test_every_output_begins_with_them(
     capsys: pytest.CaptureFixture[str],
     small_log: Path,

@@ -20,7 +20,7 @@ from klogger import catalogue, losses, outputs, prompt, spans, sqlerror, termina
 from klogger.cli import Parser, add_common, complain, fleet, guarded, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
-from klogger.log import Log, connect
+from klogger.log import IN_ORDER, Log, connect
 from klogger.statements import has_copy
 from klogger.units import is_utf8, plain, printable
 
@@ -138,7 +138,7 @@ def of_tables(args: argparse.Namespace) -> int:
 
 
 def answered(log: Log, args: argparse.Namespace) -> int:
-    log.connection.execute("SET preserve_insertion_order = true")
+    log.connection.execute(f"SET {IN_ORDER} = true")
     try:
         if args.interactive or (args.query is None and sys.stdin.isatty()):
             interactive(log, args)

@@ -28,7 +28,7 @@ from klogger.dataset import cache
 from klogger.dataset.write import quoted
 from klogger.failure import Failure
 from klogger.folder import InDataset
-from klogger.log import Log, connect, fill, lock, lock_settings
+from klogger.log import IN_ORDER, Log, connect, fill, lock, lock_settings
 from klogger.made import Made
 from klogger.sqltext import identifier, literal
 
@@ -153,7 +153,7 @@ class Engine:
             # It would take a file for another one with the same name and time.
             made.connection.execute("SET enable_external_file_cache = false")
             # The order of rows is a part of the answer.
-            made.connection.execute("SET preserve_insertion_order = true")
+            made.connection.execute(f"SET {IN_ORDER} = true")
             made.connection.execute(f"CREATE SCHEMA {ROWS}")
             # Each log has its own limit of memory.
             lock_settings(made.connection, ["memory_limit"])
