@@ -356,8 +356,8 @@ def memory_mib(events: Iterable[Event]) -> int:
 
 @contextlib.contextmanager
 def in_order(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Rows come as the statement has them, for instance those of UNION ALL one part after the other.
-    Without it DuckDB gives them as they are ready.
+    """Rows come as the statement has them, those of UNION ALL one part after the other. Without it
+    DuckDB gives them as they are ready.
     """
     (before,) = connection.execute(f"SELECT current_setting('{IN_ORDER}')").fetchone() or (True,)
     connection.execute(f"SET {IN_ORDER} = true")
