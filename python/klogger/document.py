@@ -39,6 +39,10 @@ class Part:
         return f'<section id="{text(self.name)}"><h2>{text(self.title)}</h2>{self.body}</section>'
 
 
+def question(words: str) -> str:
+    return f'<p class="question">{text(words)}</p>'
+
+
 def document(
     title: str,
     header: str,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klogger import findings, flame, remarks, timeline
-from klogger.document import Part, document, scripts, text, warnings
+from klogger.document import Part, document, question, scripts, text, warnings
 from klogger.drawing import COLOURS, NOBODY, ON_PAGE, OTHER, Palette, Subjects
 from klogger.executor import Result
 from klogger.ledger import TITLES, cause_of, remedy_of, when
@@ -55,26 +55,17 @@ def page(
             figure = "flame"
         sections.append(section_of(result, figure, subjects, said))
     lines = "".join(f"<p>{text(line)}</p>" for line in summary.lines)
+    of_log = (
+        Part("events", "Events", question("What does the log hold?") + event_table(events)),
+        Part("ledger", "Ledger", question("What is missing from it?") + ledger_table(ledger)),
+    )
     return document(
         summary.title,
         lines + head_of_ledger(summary) + remark_list(summary, said) + begins,
         [(p.name, p.title) for p in parts] + [(r.analysis.name, r.analysis.title) for r in results],
-        "".join(
-            [
-                *(part.html for part in parts),
-                *sections,
-                table_section("events", "Events", "What does the log hold?", event_table(events)),
-                table_section("ledger", "Ledger", "What is missing from it?", ledger_table(ledger)),
-            ]
-        ),
+        "".join([*(part.html for part in parts), *sections, *(part.html for part in of_log)]),
         style=style,
         scripts=scripts(specs, timeline_data(tracks, palette), flames),
-    )
-
-
-def table_section(name: str, title: str, question: str, table: str) -> str:
-    return (
-        f'<section id="{name}"><h2>{title}</h2><p class="question">{question}</p>{table}</section>'
     )
 
 

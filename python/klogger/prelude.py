@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from klogger import costs, decodings, durations, histograms
+from klogger import costs, decodings, durations, histograms, waiting
 from klogger.folder import Folder
 from klogger.made import Made
 from klogger.opening import Opening
@@ -139,6 +139,16 @@ CREATE OR REPLACE MACRO klogger.with_path(source) AS TABLE
       ELSE list_concat(coalesce(u.path, []), coalesce(k.path, [])) END) AS path
   FROM query_table(source) AS s LEFT JOIN klogger.stack AS u ON u.id = nullif(s.user_stack, 0)
   LEFT JOIN klogger.stack AS k ON k.id = nullif(s.stack, 0)"""
+# To a table or view with columns path and total, a flame graph: `stack` and its `total`. So many
+# stacks are told apart, those with most of it.
+FLAME_STACKS = 8000
+FLAME = f"""
+CREATE OR REPLACE MACRO klogger.flame(source) AS TABLE
+  SELECT stack, sum(total)::BIGINT AS total FROM (
+    SELECT s.total, CASE WHEN row_number() OVER (ORDER BY s.total DESC, s.path) < {FLAME_STACKS}
+      THEN array_to_string(s.path, ';') ELSE '(others)' END AS stack
+    FROM query_table(source) AS s
+  ) GROUP BY stack"""
 
 
 def create(made: Made, folder: Folder, preamble: Mapping[str, Any]) -> None:
@@ -157,6 +167,8 @@ def create(made: Made, folder: Folder, preamble: Mapping[str, Any]) -> None:
     made.define("names", NAMES)
     few = names_of(made, kept) <= NAMES_MAX
     made.define("with_path", WITH_PATH)
+    made.define("flame", FLAME)
+    made.define("waiting", waiting.SQL)
     made.define("with_program", WITH_PROGRAM if few else WITH_PROGRAM_BY_TIME)
     made.define("histograms", histograms.SQL)
     costs.create(made, preamble)

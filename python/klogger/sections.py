@@ -10,7 +10,7 @@ from typing import Any
 
 from klogger import findings, flame, remarks
 from klogger.analysis import Column
-from klogger.document import text, warnings
+from klogger.document import question, text, warnings
 from klogger.drawing import NOBODY, ON_PAGE, Palette, Subjects
 from klogger.executor import Result
 from klogger.pictures import draw
@@ -46,7 +46,7 @@ def section_of(result: Result, figure: str, subjects: Subjects, said: Iterable[R
     one = result.analysis
     parts = [
         f'<section id="{text(one.name)}"><h2>{text(one.title or one.name)}</h2>',
-        f'<p class="question">{text(one.question)}</p>',
+        question(one.question),
         warnings(remarks.own(result, said)),
     ]
     if result.status != "answer":

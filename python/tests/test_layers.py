@@ -35,6 +35,7 @@ LAYERS = [
         "curves",
         "made",
         "opening",
+        "waiting",
     },
     {
         "costs",

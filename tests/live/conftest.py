@@ -22,6 +22,8 @@ from disturbed import disturbed
 from oracles import Log, Stolen, workload_json
 from witness import Witness
 
+from klogger_lab.disk import loop_disk
+
 HERE = Path(__file__).resolve().parent
 # For programs whose user stacks are to have names.
 RENAMES = """schema who "Who renames a thread"
@@ -116,6 +118,16 @@ def limited(what, *choices) -> Iterator[Path]:
         finally:
             group.rmdir()
     pytest.skip(f"no control group with {what} can be made")
+
+
+@pytest.fixture
+def disk():
+    """A loop device in memory."""
+    with (
+        tempfile.TemporaryDirectory(prefix="klogger-disk-", dir="/dev/shm") as folder,
+        loop_disk(Path(folder), 256) as made,
+    ):
+        yield made
 
 
 def is_stopped(pid):

@@ -6,7 +6,6 @@ and knows who asked, for which file, and what a device has not done.
 import contextlib
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,15 +73,6 @@ def run(*words) -> str:
     done = subprocess.run([*map(str, words)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.fixture
-def disk():
-    with (
-        tempfile.TemporaryDirectory(prefix="block-", dir="/dev/shm") as folder,
-        loop_disk(Path(folder), 256) as made,
-    ):
-        yield made
 
 
 def logged(log: Log) -> dict[str, int]:

@@ -5,7 +5,6 @@ for, in number and in time; and who is ahead is who was planted there.
 
 import contextlib
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,6 @@ WRITES, FEW = 211, 31
 @pytest.fixture
 def why(recorder):
     return Why(recorder)
-
-
-@pytest.fixture
-def disk():
-    with (
-        tempfile.TemporaryDirectory(prefix="why-disks-", dir="/dev/shm") as folder,
-        loop_disk(Path(folder), 256) as made,
-    ):
-        yield made
 
 
 def dd(disk, count, name="dd", size="4k"):
@@ -188,7 +178,7 @@ def test_a_commit_is_followed_to_the_journal(why, tmp_path):
 
 
 @contextlib.contextmanager
-def limited(disk, rate):
+def slow(disk, rate):
     """To so many bytes a second, for all programs."""
     file = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
     if not file.exists():
@@ -208,7 +198,7 @@ def test_who_is_ahead_in_the_queue_of_a_limit(why, tmp_path):
         to = f"if=/dev/zero of={disk.folder}"
         command = f"{large} {to}/a bs=1M count=60 conv=fsync status=none & sleep 0.3; " \
             f"{small} {to}/b bs=4k count=1 conv=fsync status=none; wait; exit 7"  # fmt: skip
-        with limited(disk, 20 << 20):
+        with slow(disk, 20 << 20):
             why("-a", "-s", "block", "--", "sh", "-c", command)
         answer, _ = why(why.file, "--program", "small", code=0)
     sums_are_right(answer)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from klogger.compare.outliers import Found, Outlier
 from klogger.compare.outliers_text import conclusion, effect_of, head, sentence, what, who
-from klogger.document import document, file_of, text
+from klogger.document import document, file_of, question, text
 from klogger.drawing import label, linear_ticks, log_ticks
 
 # Of a page: the greatest effects come first.
@@ -42,7 +42,7 @@ def page(where: str, found: Found, by: Sequence[str], commands: Sequence[str]) -
 def section(one: Outlier, by: Sequence[str], command: str) -> str:
     return (
         f"<section><h2>{text(effect_of(one))} {text(who(one))}</h2>"
-        f'<p class="question">{text(sentence(one, by))}</p>'
+        f"{question(sentence(one, by))}"
         f"<figure>{picture(one)}</figure><pre>{text(command)}</pre></section>"
     )
 

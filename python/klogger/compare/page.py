@@ -15,7 +15,7 @@ from klogger import flame
 from klogger.compare import Compared
 from klogger.compare.comparison import SIDES, ComparedAnalysis, Curve, Metric
 from klogger.compare.text import CHANGED, LABELS, cells, conclusion
-from klogger.document import document, file_of, scripts, text, warnings
+from klogger.document import document, file_of, question, scripts, text, warnings
 from klogger.drawing import label
 
 DIFFERENCES = 40
@@ -80,8 +80,8 @@ def title(one: ComparedAnalysis) -> str:
 def section(one: ComparedAnalysis) -> str:
     name = text(one.analysis.name)
     parts = [
-        f'<section id="{name}"><h2>{text(title(one))}</h2>'
-        f'<p class="question">{text(one.analysis.question)}</p>'
+        f'<section id="{name}"><h2>{text(title(one))}</h2>',
+        question(one.analysis.question),
     ]
     if one.status != "answer":
         parts.append(f'<p class="warning">Not compared: {text(one.reason)}</p>')

@@ -14,9 +14,9 @@ from klogger.log import Log
 from klogger.units import show
 from klogger.why import ended
 from klogger.why.bins import WAITED, Bin, Bins
-from klogger.why.events import BY_REQUEST, Array, Events
+from klogger.why.events import BY_REQUEST, NONE, Array, Events
 from klogger.why.points import Point, touched
-from klogger.why.requests import NOBODY, Requests, device_text, place_of
+from klogger.why.requests import Requests, device_text, place_of
 from klogger.why.spans import Spans
 
 # The bins of waits that requests may explain.
@@ -95,7 +95,7 @@ def matched(events: Events, found: Spans, rows: Array, served: Requests) -> Matc
     classes = classes_of(events, found, rows)
     request, woke = woken_by(events, found, rows, served)
     may_be = classes["page"] & ~classes["full"] & ~classes["throttle"]
-    may_be &= (request == NOBODY) & (found.leaves[rows] == Point.WOKEN)
+    may_be &= (request == NONE) & (found.leaves[rows] == Point.WOKEN)
     guesses = np.flatnonzero(may_be)
     request[guesses] = last_that_fits(events, found, rows[guesses], served)
     own = served.pid[request] == found.threads.pid[found.thread[rows]]
@@ -103,7 +103,7 @@ def matched(events: Events, found: Spans, rows: Array, served: Requests) -> Matc
     sure &= ~touched(events.missed, found.since[rows], found.until[rows])
     stage = np.select([classes["full"], classes["throttle"]], [Stage.FULL, Stage.THROTTLED],
                       Stage.DEVICE)  # fmt: skip
-    kept = (request != NOBODY) & (served.issued[request] < served.time[request])
+    kept = (request != NONE) & (served.issued[request] < served.time[request])
     return Match(rows[kept], request[kept], woke[kept], sure[kept], stage[kept])
 
 
@@ -128,16 +128,16 @@ def woken_by(events: Events, found: Spans, rows: Array, served: Requests) -> tup
     """The request whose completion woke each thread: the last one that was done on the CPU of the
     wake-up before it, in the same interrupt, as the wake-up says. And whether there is one.
     """
-    request, wakes = np.full(len(rows), NOBODY), events.tables["WOKEN"]
+    request, wakes = np.full(len(rows), NONE), events.tables["WOKEN"]
     woken = np.flatnonzero(found.leaves[rows] == Point.WOKEN)
     wake = wakes[found.leaver[rows[woken]]]
     by_request = wake["why"] & BY_REQUEST != 0
     woken, wake = woken[by_request], wake[by_request]
     request[woken] = last_before(served.cpu, wake["cpu"], wake["time"], served)
-    late = request[woken] != NOBODY
+    late = request[woken] != NONE
     late[late] = served.time[request[woken[late]]] >= found.since[rows[woken[late]]]
-    request[woken[~late]] = NOBODY
-    return request, request != NOBODY
+    request[woken[~late]] = NONE
+    return request, request != NONE
 
 
 def last_that_fits(events: Events, found: Spans, rows: Array, served: Requests) -> Array:
@@ -154,24 +154,24 @@ def last_that_fits(events: Events, found: Spans, rows: Array, served: Requests) 
     ends, since = found.until[rows], found.since[rows]
     of_file = last_before(served.file, place_of(served.files, device, inode), ends, served)
     of_thread = last_before(served.pid, found.threads.pid[found.thread[rows]], ends, served)
-    of_file[(of_file != NOBODY) & (served.time[of_file] < since)] = NOBODY
-    of_thread[(of_thread != NOBODY) & (served.time[of_thread] < since)] = NOBODY
-    return np.where(of_file != NOBODY, of_file, of_thread)
+    of_file[(of_file != NONE) & (served.time[of_file] < since)] = NONE
+    of_thread[(of_thread != NONE) & (served.time[of_thread] < since)] = NONE
+    return np.where(of_file != NONE, of_file, of_thread)
 
 
 def last_before(keys: Array, wanted: Array, times: Array, served: Requests) -> Array:
-    """The last request with this key that was done not after this time; NOBODY: none. Keys below 0
+    """The last request with this key that was done not after this time; NONE: none. Keys below 0
     are none.
     """
     count = len(served)
     key, time = np.r_[keys, wanted].astype("i8"), np.r_[served.time, times]
     asks = np.r_[np.zeros(count, bool), np.ones(len(wanted), bool)]
     order = np.lexsort((asks, time, key))
-    last = np.maximum.accumulate(np.where(asks[order], NOBODY, np.arange(len(order))))
+    last = np.maximum.accumulate(np.where(asks[order], NONE, np.arange(len(order))))
     found = np.empty(len(order), "i8")
-    found[order] = np.where(last >= 0, order[last], NOBODY)
+    found[order] = np.where(last >= 0, order[last], NONE)
     found = found[count:]
-    return np.where((found >= 0) & (keys[found] == wanted) & (wanted >= 0), found, NOBODY)
+    return np.where((found >= 0) & (keys[found] == wanted) & (wanted >= 0), found, NONE)
 
 
 # What a wait is cut into, in this order. When nobody is ahead any more, what is left is the time of
@@ -183,7 +183,7 @@ ALONE = 3
 @dataclass
 class Cuts:
     """Pieces of waits. `at`: the place of the match; `who`: the program that was ahead meanwhile,
-    or NOBODY.
+    or NONE.
     """
 
     since: Array
@@ -203,7 +203,7 @@ def staged(found: Spans, match: Match, served: Requests) -> Cuts:
     for number, stage in enumerate(STAGES):
         begin, end = edges[number], edges[number + 1]
         at = np.flatnonzero(end > begin)
-        who = np.full(len(at), NOBODY)
+        who = np.full(len(at), NONE)
         if number < ALONE:
             who = served.most(device[at], owner[at], begin[at], end[at])
         made.append((begin[at], end[at], np.where(whole[at], match.stage[at], stage), at, who))

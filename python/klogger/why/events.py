@@ -63,6 +63,8 @@ THROTTLED, IN_FAULT, IN_CALL = 1, 2, 4
 BY_REQUEST = 8
 # A kind of request, besides those of the kernel: a write that asked for flushes around it.
 FLUSHED = 255
+# A place or number that there is not.
+NONE = -1
 # In `BLOCKED.state`: it has ended.
 ENDED = 0x80
 # Sums of times up to this are exact as floating-point numbers: 104 days.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from klogger import flame
-from klogger.document import Part, document, scripts, text, warnings
+from klogger.document import Part, document, question, scripts, text, warnings
 from klogger.units import show
 from klogger.why import path_picture, rows
 from klogger.why.answer import Answer, Thread
@@ -88,10 +88,6 @@ def icicle(answer: Answer) -> dict[str, Any]:
     for way, ns in answer.stacks:
         found.add(way[first_at:], ns)
     return flame.as_json(found)
-
-
-def question(words: str) -> str:
-    return f'<p class="question">{text(words)}</p>'
 
 
 def bins(answer: Answer) -> str:

@@ -14,20 +14,19 @@ import numpy as np
 
 from klogger.why import disks, ended, occupants, requests, spans
 from klogger.why.bins import COULD_RUN, RAN, UNKNOWN, Bins
-from klogger.why.events import NS_MAX, THROTTLED, Array, Events, distinct
+from klogger.why.events import NONE, NS_MAX, THROTTLED, Array, Events, distinct
 from klogger.why.occupants import Occupants
 from klogger.why.points import Point
 from klogger.why.requests import Requests
 from klogger.why.spans import EXITS, NO_NUMBER, NOT_IN_CALL, Spans, State
 from klogger.why.threads import Threads
 
-NOBODY = -1
 AMOUNTS = ("interrupts", "stolen", "logging")
 
 
 @dataclass
 class Parts:
-    """Sorted by thread and time. `target`: the thread that the wait was for; NOBODY: for none that
+    """Sorted by thread and time. `target`: the thread that the wait was for; NONE: for none that
     is known. `amounts`: ns of AMOUNTS, a column each, that are not time of the bin.
     """
 
@@ -94,7 +93,7 @@ def resized(parts: Parts, room: int) -> Parts:
 
 def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants, served: Requests) -> Parts:
     bin_ = of_ran(events, found, bins)
-    target = np.full(len(found), NOBODY, "i4")
+    target = np.full(len(found), NONE, "i4")
     waited = np.flatnonzero(found.state == State.WAITED)
     bin_[waited], target[waited] = ended.of_waits(events, found, waited, bins)
     unknown = np.flatnonzero(found.state == State.UNKNOWN)
@@ -113,7 +112,7 @@ def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants, served: 
     if not len(rows) and len(whole) == len(found):
         return Parts(found.thread, found.since, found.until, bin_, target, amounts)
     order = np.argsort(np.r_[whole, rows], kind="stable")
-    none = np.full(len(rows), NOBODY, "i4")
+    none = np.full(len(rows), NONE, "i4")
     return Parts(
         np.r_[found.thread[whole], found.thread[rows]][order],
         np.r_[found.since[whole], since][order],

@@ -11,14 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
-from klogger.why.events import FLUSHED, REQUESTS, Array, Events
+from klogger.why.events import FLUSHED, NONE, REQUESTS, Array, Events
 
 # In the low bits of a `dev_t`.
 MINOR_BITS = 20
-NOBODY = -1
 STEPS = 32
 # Calls that make the kernel write a file, and of which a thread waits for the pages of the file.
-WRITERS = frozenset((
+DIRTYING = frozenset((
     "write", "writev", "pwrite64", "pwritev", "pwritev2", "fsync", "fdatasync", "sync_file_range",
     "fallocate", "ftruncate", "sendfile", "copy_file_range", "splice",
 ))  # fmt: skip
@@ -28,9 +27,9 @@ WRITERS = frozenset((
 class Requests:
     """In the order in which they were done: `time`, on which `cpu`. `asked`, `issued`: when it was
     asked for, and when its driver got it; `time`, if that was before the recording. `file`: the
-    place of its file among `files` (of the device of the file system, and its inode); NOBODY: none.
+    place of its file among `files` (of the device of the file system, and its inode); NONE: none.
     `owner`: equal for those that are for the same thread, or, of those that the kernel's threads
-    ask for, for the same file. `name`: the place in `names` of the program that it was for; NOBODY:
+    ask for, for the same file. `name`: the place in `names` of the program that it was for; NONE:
     not known.
     """
 
@@ -56,19 +55,19 @@ class Requests:
         made: dict[int, list[Work]] = {}
         for device, on in groups(self.device, np.arange(len(self))):
             for name, rows in groups(self.name, on):
-                if name != NOBODY:
+                if name != NONE:
                     own = {owner: self.sums(some) for owner, some in groups(self.owner, rows)}
                     made.setdefault(device, []).append(Work(name, self.sums(rows), own))
         return made
 
-    def sums(self, rows: Array) -> Sums:
-        return Sums(self.time[rows], np.r_[0, np.cumsum(self.time[rows] - self.issued[rows])])
+    def sums(self, rows: Array) -> Running:
+        return Running(self.time[rows], np.r_[0, np.cumsum(self.time[rows] - self.issued[rows])])
 
     def most(self, device: Array, owner: Array, since: Array, until: Array) -> Array:
         """For each of these spans of time the program for whose requests the device took most time,
-        of those that were done in it, but for those of the owner. NOBODY: none.
+        of those that were done in it, but for those of the owner. NONE: none.
         """
-        most, who = np.zeros(len(device), "i8"), np.full(len(device), NOBODY)
+        most, who = np.zeros(len(device), "i8"), np.full(len(device), NONE)
         for number, here in groups(device, np.arange(len(device))):
             owners = dict(groups(owner, here))
             for work in self.work.get(number, ()):
@@ -122,7 +121,7 @@ def groups(keys: Array, rows: Array) -> Iterator[tuple[int, Array]]:
 
 
 @dataclass
-class Sums:
+class Running:
     """`upto[n]`: ns that a device had the first n of some requests, which were done at `time`."""
 
     time: Array
@@ -140,8 +139,8 @@ class Work:
     """What a device did for a program: in all, and for each owner of requests."""
 
     name: int
-    all: Sums
-    of: dict[int, Sums]
+    all: Running
+    of: dict[int, Running]
 
 
 def find(events: Events) -> Requests:
@@ -183,18 +182,18 @@ def files_of(tables: list[Array]) -> tuple[Array, Array]:
         for table in tables
     ])  # fmt: skip
     files, place = np.unique(each, return_inverse=True)
-    return files, np.where(each["inode"] == 0, NOBODY, place)
+    return files, np.where(each["inode"] == 0, NONE, place)
 
 
 def place_of(files: Array, device: Array, inode: Array) -> Array:
-    """Where files are in a sorted list of them; NOBODY: nowhere."""
+    """Where files are in a sorted list of them; NONE: nowhere."""
     asked = np.zeros(len(inode), FILE)
     asked["device"], asked["inode"] = device, inode
     at = np.searchsorted(files, asked)
     if not len(files):
-        return np.full(len(asked), NOBODY)
+        return np.full(len(asked), NONE)
     at = np.minimum(at, len(files) - 1)
-    return np.where((files[at] == asked) & (asked["inode"] != 0), at, NOBODY)
+    return np.where((files[at] == asked) & (asked["inode"] != 0), at, NONE)
 
 
 def in_kernel(events: Events, pid: Array) -> Array:
@@ -207,7 +206,7 @@ def whose(
     """The program that each request is for, all of them, and the owner of each request. What a
     thread of the kernel asks for is for the program that was seen to write the file.
     """
-    owner = np.where(by_kernel & (file != NOBODY), -2 - file, pid)
+    owner = np.where(by_kernel & (file != NONE), -2 - file, pid)
     unique, which = np.unique(owner, return_inverse=True)
     writers = writers_of(events, files)
     asker = np.zeros(len(unique), "i8")
@@ -217,7 +216,7 @@ def whose(
         for one, by in zip(unique.tolist(), asker.tolist(), strict=True)
     ]
     names = sorted({name for name in called if name})
-    numbers = {name: number for number, name in enumerate(names)} | {"": NOBODY}
+    numbers = {name: number for number, name in enumerate(names)} | {"": NONE}
     place = np.array([numbers[name] for name in called], dtype="i8")
     return place[which] if len(which) else np.zeros(0, "i8"), names, owner
 
@@ -225,14 +224,14 @@ def whose(
 def writers_of(events: Events, files: Array) -> dict[int, str]:
     """By the place of a file, the program whose threads waited most often while they wrote it."""
     blocked = events.tables["BLOCKED"]
-    calls = [number for number, name in events.calls.items() if name in WRITERS]
+    calls = [number for number, name in events.calls.items() if name in DIRTYING]
     blocked = blocked[np.isin(blocked["call"], calls) & (blocked["object"] != 0)]
     pairs, times = np.unique(blocked[["object", "pid"]], return_counts=True)
     seen: dict[int, dict[str, int]] = {}
     for (thing, pid), count in zip(pairs.tolist(), times.tolist(), strict=True):
         device, inode = events.inodes.get(thing, (0, 0))
         place = int(place_of(files, np.array([device]), np.array([inode], "u8"))[0])
-        if place != NOBODY:
+        if place != NONE:
             of = seen.setdefault(place, {})
             name = events.program(pid)
             of[name] = of.get(name, 0) + count

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from klogger.waiting import WAITING
 from klogger.why.bins import WAITED
 from klogger.why.events import Events
 
@@ -16,12 +17,6 @@ UNINTERRUPTIBLE, KILLABLE = 0x2, 0x100
 THREAD, TIMER, SOFT, DEVICE = 0, 1, 2, 3
 NET_RX = 3
 
-# Frames that say that a thread waits, and not where.
-WAITING = re.compile(
-    r"_*(schedule|io_schedule|preempt_schedule|wait_for_|wait_on_|out_of_line_wait|bit_wait"
-    r"|mutex_lock|down_|rwsem_|percpu_down|percpu_rwsem|rt_mutex|folio_wait|futex_do_wait"
-    r"|do_syscall_64|entry_|el0_|invoke_syscall|x64_sys_call|filemap_fault)"
-)
 DISK = re.compile(
     r"_*(io_schedule|folio_wait|wait_on_buffer|submit_bio_wait|wb_wait_for|blk_mq_get_tag"
     r"|blk_execute_rq|jbd2_log_wait|bit_wait_io|balance_dirty_pages|xlog_wait|rq_qos_wait)"

@@ -16,10 +16,6 @@ CREATE TEMP MACRO hang_ns(x) AS
 CREATE TEMP MACRO hang_big(x) AS
     CASE WHEN x > 9223372036854775807 THEN 9223372036854775807 ELSE x END::BIGINT;
 
--- Frames of the scheduler and of locks say that a thread waits, not where.
-CREATE TEMP MACRO hang_is_place(f) AS NOT regexp_matches(f, '^_*(schedule|io_schedule'
-    '|preempt_schedule|wait_for_|wait_on_|out_of_line_wait|bit_wait|mutex_lock|down_|rwsem_'
-    '|percpu_down|percpu_rwsem|rt_mutex|folio_wait_bit|mmap_read_lock|mmap_write_lock)');
 CREATE TEMP MACRO hang_function(frame) AS regexp_replace(frame, '\+0x.*$', '');
 
 CREATE TEMP TABLE hang_found AS
@@ -34,9 +30,8 @@ FROM (
     SELECT number, unnest(frames) AS frame, generate_subscripts(frames, 1) AS place FROM hang_found
 ) WHERE frame > 0 GROUP BY number;
 CREATE TEMP TABLE hang_where AS
-SELECT place, coalesce(list_filter(frames, lambda f: hang_is_place(f))[1], frames[1]) AS site,
-    array_to_string(list_slice(list_filter(frames, lambda f: hang_is_place(f)), 1, 4), ' < ')
-        AS functions,
+SELECT place, klogger.place(frames) AS site,
+    array_to_string(list_slice(klogger.places(frames), 1, 4), ' < ') AS functions,
     list_has_any(frames, ['percpu_rwsem_wait', '__percpu_down_read'])
         AND list_has_any(frames, ['mnt_want_write', 'mnt_want_write_file', 'vfs_write',
             'sb_start_write', 'file_start_write', 'ext4_page_mkwrite', 'filemap_page_mkwrite',

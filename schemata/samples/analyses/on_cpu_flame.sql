@@ -16,25 +16,21 @@
 -- empty: no thread in scope was running when a sample was taken
 
 CREATE TEMP TABLE on_cpu_stack AS
-SELECT program, path, count(*) AS samples, sum(ns)::BIGINT AS cpu
+SELECT program, path, count(*) AS samples, sum(ns)::BIGINT AS total
 FROM on_cpu_sample WHERE pid <> 0 GROUP BY program, path;
 
 -- table
-SELECT program, samples, cpu, array_to_string(path, ';') AS stack
+SELECT program, samples, total AS cpu, array_to_string(path, ';') AS stack
 FROM on_cpu_stack ORDER BY cpu DESC, program, stack;
 
 -- picture
-SELECT stack, sum(cpu)::BIGINT AS cpu FROM (
-    SELECT cpu, CASE WHEN row_number() OVER (ORDER BY cpu DESC, path) < 8000
-        THEN array_to_string(path, ';') ELSE '(others)' END AS stack
-    FROM on_cpu_stack
-) GROUP BY stack ORDER BY cpu DESC, stack;
+SELECT stack, total AS cpu FROM klogger.flame('on_cpu_stack') ORDER BY total DESC, stack;
 
 -- finding
 SELECT format('The callers of {:.0f} % of the CPU time are not known, because code has no frame '
     'pointers.', 100 * part), NULL AS weight
 FROM (
-    SELECT coalesce(sum(cpu) FILTER (list_contains(path, '[unknown]')), 0)
-        / nullif(sum(cpu), 0) AS part
+    SELECT coalesce(sum(total) FILTER (list_contains(path, '[unknown]')), 0)
+        / nullif(sum(total), 0) AS part
     FROM on_cpu_stack
 ) WHERE part > 0.005;

@@ -24,10 +24,7 @@ FROM (
 WHERE kind = 'blocked' AND next_kind = 'woken' AND last_kind = 'back';
 
 CREATE TEMP TABLE wait_place AS
-SELECT id, coalesce(list_filter(frames, lambda f: NOT regexp_matches(f, '^_*(schedule|io_schedule'
-    '|preempt_schedule|wait_for_|wait_on_|out_of_line_wait|bit_wait|mutex_lock|down_|rwsem_'
-    '|percpu_|rt_mutex|folio_wait|futex_do_wait)'))[1], frames[1]) AS site
-FROM klogger.stack WHERE kind = 'kernel';
+SELECT id, klogger.place(frames) AS site FROM klogger.stack WHERE kind = 'kernel';
 
 CREATE TEMP TABLE wait AS
 SELECT w.pid, w.to_ns AS time, w.from_ns, w.woken_ns, w.to_ns, w.call, p.site, w.stack,

@@ -28,8 +28,4 @@ SELECT program, times, total, max, array_to_string(path, ';') AS stack
 FROM off_cpu_stack ORDER BY total DESC, program, stack;
 
 -- picture
-SELECT stack, sum(total)::BIGINT AS total FROM (
-    SELECT total, CASE WHEN row_number() OVER (ORDER BY total DESC, path) < 8000
-        THEN array_to_string(path, ';') ELSE '(others)' END AS stack
-    FROM off_cpu_stack
-) GROUP BY stack ORDER BY total DESC, stack;
+FROM klogger.flame('off_cpu_stack') ORDER BY total DESC, stack;

@@ -28,6 +28,7 @@ CREATE TEMP TABLE chain_place AS SELECT DISTINCT program, stack, user_stack FROM
 CREATE TEMP TABLE chain_path AS
 SELECT dense_rank() OVER (ORDER BY path) AS place, program, stack, user_stack, path
 FROM klogger.with_path('chain_place');
+CREATE TEMP TABLE chain_of AS SELECT DISTINCT place, path FROM chain_path;
 
 -- Each wait with the waker's own last one: `before`.
 CREATE TEMP TABLE chain_ended AS
@@ -61,20 +62,13 @@ SELECT a.path[1] AS program, s.times, s.total, s.max,
     list_concat(a.path, chain_step(ender_1, b.path), chain_step(ender_2, c.path),
         chain_step(ender_3, d.path), chain_step(ender_4, e.path),
         chain_step(ender_5, []::VARCHAR[])) AS path
-FROM chain_sum AS s
-JOIN (SELECT DISTINCT place, path FROM chain_path) AS a ON a.place = s.place_1
-LEFT JOIN (SELECT DISTINCT place, path FROM chain_path) AS b ON b.place = s.place_2
-LEFT JOIN (SELECT DISTINCT place, path FROM chain_path) AS c ON c.place = s.place_3
-LEFT JOIN (SELECT DISTINCT place, path FROM chain_path) AS d ON d.place = s.place_4
-LEFT JOIN (SELECT DISTINCT place, path FROM chain_path) AS e ON e.place = s.place_5;
+FROM chain_sum AS s JOIN chain_of AS a ON a.place = s.place_1
+LEFT JOIN chain_of AS b ON b.place = s.place_2 LEFT JOIN chain_of AS c ON c.place = s.place_3
+LEFT JOIN chain_of AS d ON d.place = s.place_4 LEFT JOIN chain_of AS e ON e.place = s.place_5;
 
 -- table
 SELECT program, steps, times, total, max, array_to_string(path, ';') AS stack
 FROM chain ORDER BY total DESC, program, stack;
 
 -- picture
-SELECT stack, sum(total)::BIGINT AS total FROM (
-    SELECT total, CASE WHEN row_number() OVER (ORDER BY total DESC, path) < 8000
-        THEN array_to_string(path, ';') ELSE '(others)' END AS stack
-    FROM chain
-) GROUP BY stack ORDER BY total DESC, stack;
+FROM klogger.flame('chain') ORDER BY total DESC, stack;

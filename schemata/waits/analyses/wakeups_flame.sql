@@ -29,8 +29,4 @@ SELECT waker, times, total, max, array_to_string(path, ';') AS stack
 FROM wakeups_stack ORDER BY total DESC, waker, stack;
 
 -- picture
-SELECT stack, sum(total)::BIGINT AS total FROM (
-    SELECT total, CASE WHEN row_number() OVER (ORDER BY total DESC, path) < 8000
-        THEN array_to_string(path, ';') ELSE '(others)' END AS stack
-    FROM wakeups_stack
-) GROUP BY stack ORDER BY total DESC, stack;
+FROM klogger.flame('wakeups_stack') ORDER BY total DESC, stack;
