@@ -25,7 +25,7 @@ REQUESTS, TRANSACTIONS, CLIENTS = 200_000, 8_000, 8
 QUICK, FULL = "klogger why --depth quick", "klogger why"
 STACKS, PERF = "klogger, all stacks", "perf record -g -e sched:sched_switch"
 DEPTHS = {
-    QUICK: ("quick",), FULL: ("full",), STACKS: ("quick", "--set", "waits.callers=true"),
+    QUICK: ("quick",), FULL: ("full",), STACKS: ("quick", "--set", "waits.stacks=true", "--set", "waits.callers=true"),
 }  # fmt: skip
 MOST = {QUICK: 1.05, FULL: 1.12}
 

@@ -9,7 +9,7 @@ import re
 FUNCTIONS = (
     "_*(schedule|io_schedule|preempt_schedule|wait_for_|wait_on_|out_of_line_wait|bit_wait"
     "|mutex_lock|down_|rwsem_|percpu_down|percpu_rwsem|rt_mutex|mmap_read_lock|mmap_write_lock"
-    "|folio_wait|futex_do_wait|filemap_fault|do_syscall_64|entry_|el0_|invoke_syscall|x64_sys_call)"
+    "|folio_wait|futex_do_wait|do_syscall_64|entry_|el0_|invoke_syscall|x64_sys_call)"
 )
 WAITING = re.compile(FUNCTIONS)
 # For the frames of a stack, the innermost first: those that say where, and the first one of them.

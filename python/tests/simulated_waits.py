@@ -83,7 +83,7 @@ KINDS = {
                   lock=0xFFFF888012345678),
     "disk": Kind("pread64", 7, ("disk", "pread64 {file} in ext4_file_read"), ("pread64", ""),
                  state=2, pages=True),
-    "fault": Kind("", 8, ("page fault from disk", "__do_fault"), ("kernel", ""), state=2,
+    "fault": Kind("", 8, ("page fault from disk", "filemap_fault"), ("kernel", ""), state=2,
                   pages=True),
     "fsync": Kind("fsync", 14, ("disk", "fsync {file} in ext4_sync_file"), ("fsync", ""), state=2,
                   pages=True),
@@ -136,8 +136,8 @@ def expected(
     if (source, number) == (SOFT, NET_RX) and kind.call in ("poll", "recvfrom") and not plain:
         by_thread = follows = call >= 0 and CALLS[call] == "write"
         name, what = "network", kind.call + "{by}"
-    if kind.call == "io_getevents" and request and not wait.slept:
-        name, what = "disk", "io_getevents in read_events"
+    if request and kind.call == "io_getevents":
+        name, what = "disk", "io_getevents" if wait.slept else "io_getevents in read_events"
     waker = waker if by_thread else ""
     file = OBJECTS.get(wait.object, "")
     what = what.format(

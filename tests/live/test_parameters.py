@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from oracles import Log
 
 HITS = 53
 SCHEMA = """schema limits "Hits of a tracepoint that only this test hits"
@@ -28,6 +29,11 @@ probe tracepoint task_prctl_unknown(int option, unsigned long arg2, unsigned lon
             sum += arg2 * sum + i;
         klogger(DEEP, (const char *)arg3, sum);
     }
+}
+"""
+FORK = """
+probe tracepoint sched_process_fork(struct task_struct *parent, struct task_struct *child) if deep {
+    klogger(FORKED, child->pid);
 }
 """
 WORKLOAD = f"""
@@ -87,6 +93,23 @@ def instructions(recorder, schema, *options) -> int:
         process.communicate(timeout=60)
     assert sizes
     return sum(sizes)
+
+
+def test_a_probe_that_a_parameter_switches_off_is_not_attached(recorder, schema):
+    schema.write_text(f"{SCHEMA}event FORKED {{ int pid }}\n{FORK}")
+    off = instructions(recorder, schema)
+    assert off < instructions(recorder, schema, "--set", "deep=yes", "--set", "rounds=0")
+    attached = []
+    for value, forks in ("no", 0), ("yes", 2):
+        words = ["-s", schema, "--set", f"deep={value}"]
+        done, log = recorder.run(*words, "--", "sh", "-c", "(true); (true)")
+        assert done.code == 0, done.err
+        shown = recorder.command("info", log).out
+        attached += re.findall(r"(\d+) of (\d+) attached", shown)
+        assert Log(recorder.klogger, log).count("FORKED") == forks
+    # With those of every recording.
+    (without, _), (more, _) = attached
+    assert attached == [(without, without), (more, more)] and int(more) == int(without) + 1
 
 
 def test_code_that_a_parameter_switches_off_is_gone(recorder, schema):

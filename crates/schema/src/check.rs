@@ -20,7 +20,7 @@ use crate::roles;
 use crate::system_calls;
 use crate::vocabulary::PLACE;
 use decode::check_decode;
-use probes::{check_c, check_calls, check_places, never_logged, unique_targets};
+use probes::{check_c, check_calls, check_places, check_switches, never_logged, unique_targets};
 use std::collections::{HashMap, HashSet};
 
 /// Events of one schema at most. Event ids are 16 bits, and several schemata share them in a log.
@@ -59,6 +59,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     }
     check_c(draft, &mut found);
     check_places(draft, &mut found);
+    check_switches(draft, &mut found);
     states::check(draft, &mut found);
     rules::check(draft, options, &mut found);
     included::check(draft, options, &mut found);

@@ -286,10 +286,18 @@ pub enum Decode {
 pub struct Probe {
     /// Alternatives, the preferred one first: `probe A or B { }`.
     pub targets: Vec<Target>,
+    pub switch: Option<Switch>,
     pub body: CBlock,
     /// The `klogger(EVENT, ...)` calls of the body, in order.
     pub calls: Vec<Call>,
     /// From the word `probe` up to the body.
+    pub span: Span,
+}
+
+/// `if NAME` before the body: the probe is attached only where this parameter, a `bool`, is true.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    pub parameter: String,
     pub span: Span,
 }
 
@@ -424,6 +432,12 @@ impl Schema {
     pub fn has_data_of_programs(&self) -> bool {
         let has_data = |e: &&Event| e.fields.iter().any(|f| f.decode == Decode::Data);
         self.events.iter().filter(has_data).any(|e| e.fields.iter().any(|f| f.name == "tgid"))
+    }
+
+    /// Whether a recording with the values that the parameters have attaches the probe.
+    pub fn is_on(&self, probe: &Probe) -> bool {
+        let of = |switch: &Switch| self.parameters.iter().find(|p| p.name == switch.parameter);
+        probe.switch.as_ref().and_then(of).is_none_or(|p| p.value != 0)
     }
 
     pub fn event(&self, name: &str) -> Option<&Event> {

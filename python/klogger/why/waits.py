@@ -159,16 +159,19 @@ def of_kernel(
 
 def of_request(events: Events, wait: Wait, frames: list[str], call: str) -> Found | None:
     """In a function that waits for anything, as for the end of asynchronous I/O, or for work. Of
-    what a thread does after the completion of a request, in no interrupt, nobody knows why.
+    what a thread does after the completion of a request, in no interrupt, nobody knows why. Without
+    its stack, a wait that cannot be interrupted may be for other requests to end.
     """
-    if not wait.request or wait.source == THREAD or not frames:
+    is_known = frames or (call and not wait.state & UNINTERRUPTIBLE)
+    if not wait.request or wait.source == THREAD or not is_known:
         return None
     return Found(WAITED, "disk", disk_place(events, wait, frames, call), False)
 
 
 def disk_place(events: Events, wait: Wait, frames: list[str], call: str) -> str:
     name = object_name(events, wait, call)
-    return f"{call} {name} in {place(frames)}" if name else f"{call} in {place(frames)}".lstrip()
+    what = f"{call} {name}".strip()
+    return f"{what} in {place(frames)}".lstrip() if frames else what
 
 
 def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:

@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     recording.add_argument(
         "--depth", choices=["quick", "full"], default="full",
-        help="quick: without system calls and page faults, so that 'ran' is not split (full)",
+        help="quick: without system calls, page faults and most stacks: 'ran' is not split (full)",
     )  # fmt: skip
     recording.add_argument(
         "-o", "--output", metavar="LOG", type=Path, help=f"where the log is kept ({LOG})"
@@ -191,7 +191,8 @@ def options(args: argparse.Namespace, log: Path) -> list[str]:
     for schema in ("waits", *args.schema):
         found += ["-s", schema]
     if args.depth == "quick":
-        found += ["--set", "waits.calls=false", "--set", "waits.faults=false"]
+        for part in ("calls", "faults", "stacks"):
+            found += ["--set", f"waits.{part}=false"]
     for pid in args.pid:
         found += ["-p", str(pid)]
     found += ["-a"] if args.all else []

@@ -345,7 +345,8 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
     let events = if events.is_empty() { "(logs nothing)".to_string() } else { events.join(", ") };
     let shown = &probe.targets[plan.target.unwrap_or(0)];
     let attaches = if plan.target.is_some() { "yes" } else { "no" };
-    say!("  {attaches:<3}  {}: {events}", shown.label());
+    let switch = probe.switch.as_ref().map(|s| format!(" if {}", s.parameter)).unwrap_or_default();
+    say!("  {attaches:<3}  {}{switch}: {events}", shown.label());
     if let Some(places) = plan.places_in_words(shown) {
         say!("         {}", places.replace("; ", "\n         "));
     }

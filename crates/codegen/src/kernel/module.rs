@@ -130,6 +130,10 @@ fn body(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, functio
          *klogger_hit{})\n{{\n",
         declared.collect::<String>()
     ));
+    // The module's parameters get their values when it is loaded already.
+    if let Some(switch) = &probe.switch {
+        out.push(format_args!("\tif (!{})\n\t\treturn;\n", switch.parameter));
+    }
     out.push_c(schema, &probe.body);
     out.push("}\n");
 }

@@ -242,6 +242,9 @@ impl BpfEngine {
         let Some(loaded) = self.objects.get(n) else { return Ok(()) };
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, plan) in loaded.plan.iter().enumerate() {
+            if !schema.is_on(&schema.probes[i]) {
+                continue;
+            }
             self.probes.push(state(schema, i, plan));
             let Some(target) = plan.target.map(|target| &schema.probes[i].targets[target]) else {
                 continue;

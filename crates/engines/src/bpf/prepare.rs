@@ -49,8 +49,9 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     states::check(units)?;
     let mut plans = Vec::new();
     for (unit, _) in units {
-        let plan = plan(&unit.schema, &types)?;
+        let mut plan = plan(&unit.schema, &types)?;
         check_plan(unit, &plan)?;
+        switch_off(&unit.schema, &mut plan);
         check_counters(&unit.schema, &types)?;
         check_overwrite(unit, &plan, &config)?;
         plans.push(plan);
@@ -158,6 +159,15 @@ fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
         .help(format!("'klogger show {}' shows why", schema.name)));
     }
     Ok(())
+}
+
+/// Probes that a parameter switches off are neither loaded nor attached.
+fn switch_off(schema: &Schema, plans: &mut [Plan]) {
+    for (probe, plan) in schema.probes.iter().zip(plans) {
+        if !schema.is_on(probe) {
+            *plan = Plan::none(Vec::new());
+        }
+    }
 }
 
 /// A schema that counts what this machine does not count is refused, unless it may be missing.

@@ -4,7 +4,7 @@
 use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
 use crate::c::{self, Token};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Probe, Span};
+use crate::model::{Probe, Scalar, Span};
 use crate::names::shorten;
 use crate::nearest::did_you_mean;
 use crate::parse::{Draft, ERRORS_MAX};
@@ -18,6 +18,31 @@ pub fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
             let span = Span { start: block.span.start + at.start, end: block.span.start + at.end };
             found.push(Diagnostic::error(span, message).label("not in a schema").help(BEYOND_HELP));
         }
+    }
+}
+
+/// What switches probes on and off is a parameter, and true or false.
+pub fn check_switches(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    for switch in draft.probes.iter().filter_map(|probe| probe.switch.as_ref()) {
+        let name = shorten(&switch.parameter);
+        let declare = || format!("declare it: `parameter bool {name} = true`");
+        let fault = match draft.parameters.iter().find(|p| p.name == switch.parameter) {
+            Some(p) if p.scalar == Scalar::Bool => continue,
+            Some(p) => Diagnostic::error(switch.span, format!("`{name}` is not a `bool`"))
+                .label("neither true nor false")
+                .related(p.span, "declared here")
+                .help("a probe is attached where a parameter of type `bool` is true"),
+            // One that could not be parsed may have that name.
+            None if draft.incomplete => continue,
+            None => {
+                let names = draft.parameters.iter().map(|p| p.name.as_str());
+                let help = did_you_mean(&switch.parameter, names).unwrap_or_else(declare);
+                Diagnostic::error(switch.span, format!("there is no parameter `{name}`"))
+                    .label("not declared")
+                    .help(help)
+            }
+        };
+        found.push(fault);
     }
 }
 

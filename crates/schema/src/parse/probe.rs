@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `probe KIND NAME(params) or KIND NAME(params) { C }` and `code { C }`.
+//! `probe KIND NAME(params) or KIND NAME(params) if PARAMETER { C }` and `code { C }`.
 
 use super::{Parse, Parser};
 use crate::attach_points::PLACES_MAX;
@@ -7,7 +7,7 @@ use crate::attach_points::syscall::ALL_CALLS;
 use crate::c::{self, BadCall, Token as C, Unclosed};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
-use crate::model::{CBlock, Call, Param, Probe, ProbeKind, Span, Target};
+use crate::model::{CBlock, Call, Param, Probe, ProbeKind, Span, Switch, Target};
 use crate::names::{self, shorten};
 use crate::nearest::{alternatives, did_you_mean};
 use crate::vocabulary::C_TYPE_WORDS;
@@ -20,17 +20,32 @@ impl Parser<'_> {
             targets.push(self.target()?);
         }
         let span = Span { start: keyword.start, end: self.cursor.at };
+        let switch = self.switch()?;
         let next = self.cursor.peek();
         if next.token != Token::OpenBrace {
             self.cursor.at = next.span.end;
+            let expected = if switch.is_some() { "`{`" } else { "`{` or `or`" };
             let help = "after its attach points a probe has a body in C between `{` and `}`; `or` \
                         joins alternatives";
-            return Err(self.unexpected(next, "`{` or `or`", help));
+            return Err(self.unexpected(next, expected, help));
         }
         let body = self.c_block()?;
         let calls = self.calls(&body);
-        self.draft.probes.push(Probe { targets, body, calls, span });
+        self.draft.probes.push(Probe { targets, switch, body, calls, span });
         Ok(())
+    }
+
+    /// `if PARAMETER`
+    fn switch(&mut self) -> Parse<Option<Switch>> {
+        if self.cursor.eat_word("if").is_none() {
+            return Ok(None);
+        }
+        let next = self.cursor.next();
+        let Some(word) = self.word_of(next) else {
+            let help = "a probe is attached `if` a parameter of the schema, a `bool`, is true";
+            return Err(self.unexpected(next, "the name of a parameter", help));
+        };
+        Ok(Some(Switch { parameter: word.to_string(), span: next.span }))
     }
 
     /// Without the word `code`.

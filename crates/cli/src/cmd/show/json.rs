@@ -20,6 +20,7 @@ pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
             "targets": probe.targets.iter().map(Target::prototype).collect::<Vec<_>>(),
             "attach_points": probe.targets.iter().map(attach_point_json).collect::<Vec<_>>(),
             "line": schema.place(probe.span).1,
+            "if": probe.switch.as_ref().map(|s| &s.parameter),
             "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
             "attaches": plan.map(|p| p.target.is_some()),
             "places": plan.map(|p| p.places.iter().map(|at| &at.name).collect::<Vec<_>>()),
