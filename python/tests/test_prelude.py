@@ -51,6 +51,8 @@ PLACES = [
         " WHERE {f} = w)"
     ),
 ]
+# Of a machine with one disk; the others are of a forged log.
+DISKS = [["8:1", "sda1"], ["8:2"], "8:2", [8, 2], ["8:2", "b\x1b[1m"], ["8:", "c"], ["8:2", ""]]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
         ]
     }
     log = klogger.open(
-        support.write_log(con, path, processes=processes, end=100, meta={"costs": costs})
+        support.write_log(
+            con, path, processes=processes, end=100, meta={"costs": costs, "host": {"disks": DISKS}}
+        )
     )
     log.connection.execute("INSERT INTO klogger.symbol VALUES (16, 'alpha'), (32, 'beta [m]')")
     log.connection.execute(
@@ -118,6 +122,13 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
         ("hex", "hex({0})", "(VALUES (255, 1), (-1, 2))", ["0xff", "0xffffffffffffffff"]),
         ("octal", "octal({0})", "(VALUES (420, 1), (0, 2), (2541, 3))", ["0644", "0", "04755"]),
         ("device", "device({0})", "(VALUES (8388609, 1))", ["8:1"]),
+        ("disk", "disk({0})", "(VALUES (8388609, 1), (8388610, 2), (-1, 3))",
+         ["sda1", "8:2", "17592186044415:1048575"]),
+        ("place", "place({0})", "(VALUES (['schedule', 'pipe_read'], 1), (['schedule'], 2))",
+         ["pipe_read", "schedule"]),
+        ("places", "places({0})::VARCHAR",
+         "(VALUES (['schedule', 'pipe_read', 'vfs_read'], 1), (['schedule'], 2))",
+         ["[pipe_read, vfs_read]", "[]"]),
         ("ip", "ip({0})", "(VALUES ([127, 0, 0, 1], 1))", ["127.0.0.1"]),
         ("endpoint", "endpoint({0})",
          "(VALUES ([2, 0, 80, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1))",

@@ -114,5 +114,5 @@ def test_a_delayed_disk_is_slow_and_the_one_below_it_is_not(recorded, klogger):
     assert max(reads, below) < DELAYED_NS
     assert log.count("RQ_DONE", "kind = 1 AND bytes = 4096") == 17
     rows = answers(klogger, recorded / "slow.klog")["requests"]
-    (row,) = [r for r in rows if r["device"] == f"{major}:{minor}" and r["kind"] == "write"]
+    (row,) = [r for r in rows if r["device"] == f"dm-{minor}" and r["kind"] == "write"]
     assert (row["requests"], row["p50"] >= DELAYED_NS) == (17, True)

@@ -248,7 +248,7 @@ def test_what_a_device_has_not_done(recorder, disk, tmp_path):
         done, path = recorder.run("-s", SCHEMA, "-a", "--device", inner.device, "--", *command)
         assert done.code == 0, done.err
     unfinished = answers(recorder.klogger, path)["unfinished"]
-    assert {row["device"] for row in unfinished} == {inner.text}
+    assert {row["device"] for row in unfinished} == {inner.name}
     assert sorted(row["what"] for row in unfinished) == [
         f"write of 4 KiB at {16 * n}" for n in range(3)
     ]

@@ -70,7 +70,7 @@ def test_calls(recorded, check):
 
 def test_the_analyses_have_the_same_numbers(recorded, klogger):
     tables = answers(klogger, recorded.path)
-    device = f"7:{recorded.device & 0xFFFFF}"
+    device = f"loop{recorded.device & 0xFFFFF}"
 
     def of(name: str) -> list[dict]:
         return [row for row in tables[name] if row["device"] == device]
@@ -169,7 +169,7 @@ def test_a_full_journal_is_the_cause_of_waits(klogger, tmp_path):
     tables = answers(klogger, path)
     (full,) = [row for row in tables["journal_waits"] if row["cause"].startswith("journal full")]
     assert 1 <= full["waits"] <= log.count("CHECKPOINT")
-    of_device = [row for row in tables["checkpoints"] if row["device"] == disk.text]
+    of_device = [row for row in tables["checkpoints"] if row["device"] == disk.name]
     assert sum(row["checkpoints"] for row in of_device) == begun
     written = log.one(f"SELECT sum(written) FROM CHECKPOINTED WHERE device = {disk.number}")
     assert sum(row["written"] for row in of_device) == written > 0

@@ -82,7 +82,7 @@ def test_waits_are_the_requests_of_the_program(why, disk):
     waits, before, queued, device = log.rows(STAGES.format(pid=own[0], device=disk.number))[0]
     # The device may be done before the program waits.
     assert 0 < waits <= WRITES
-    write = f"write on {disk.text}"
+    write = f"write on {disk.name}"
     found = {what: ns for what, ns in on_disk(asked).items() if what.endswith(write)}
     true = {f"before {write}": before, f"queued {write}": queued, write: device}
     assert found == {what: ns for what, ns in true.items() if ns}
@@ -107,7 +107,7 @@ def test_time_on_the_device_is_that_of_diskstats(why, disk):
     found = on_disk(why(why.file, "--thread", own[0], code=0)[0])
     # Its time begins when the request is made, and ends after the event; in whole ms.
     assert took - 1e6 <= counted <= whole + 1e6 + WRITES * 50_000
-    assert found[f"write on {disk.text}"] <= counted + 1e6 + WRITES * 50_000
+    assert found[f"write on {disk.name}"] <= counted + 1e6 + WRITES * 50_000
 
 
 def copies(folder):
@@ -152,7 +152,7 @@ def test_who_has_the_requests_of_a_full_device(why, disk, tmp_path):
     answer, _ = why(why.file, "--program", "small", code=0)
     sums_are_right(answer)
     found = on_disk(answer)
-    assert max(found, key=found.get) == f"behind large, for a free request of {disk.text}", found
+    assert max(found, key=found.get) == f"behind large, for a free request of {disk.name}", found
 
 
 def test_a_note_says_how_to_know_the_requests(why, disk):
@@ -174,7 +174,7 @@ def test_a_commit_is_followed_to_the_journal(why, tmp_path):
     sums_are_right(answer)
     kinds = {one["what"].partition(": ")[0] for one in answer["followed"]
              if one["program"].startswith("jbd2/") and one["kind"] == "disk"}  # fmt: skip
-    assert any(f"on {disk.text}" in what for what in kinds), answer["followed"]
+    assert any(f"on {disk.name}" in what for what in kinds), answer["followed"]
 
 
 @contextlib.contextmanager

@@ -124,7 +124,7 @@ tell()
 @pytest.mark.full("takes more than 3 s")
 def test_requests_of_the_disk_by_number_of_writers(record, ext4):
     ran = record(ext4, THREADS, "-s", SCHEMA.parent / "block/block.klogger")
-    rows = [row for row in ran.rows_of("writers_requests") if row["device"] == ext4.text]
+    rows = [row for row in ran.rows_of("writers_requests") if row["device"] == ext4.name]
     # All requests for pages of files are there, and each page was written.
     requests, written = ran.log.rows(f"""
         SELECT count(*), sum(bytes)::BIGINT FROM RQ_DONE
@@ -219,7 +219,7 @@ def test_who_is_paused(record, place):
     assert slept <= ran.told["nvcsw"]
     assert 0 < took <= ran.told["took"]
     rows = [row for row in ran.rows_of("throttled") if row["why"] == "limit of the disk"]
-    assert [(row["waits"], row["device"]) for row in rows] == [(slept, disk.text)]
+    assert [(row["waits"], row["device"]) for row in rows] == [(slept, disk.name)]
 
 
 @pytest.mark.full("takes more than 3 s")

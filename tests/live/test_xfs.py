@@ -99,7 +99,7 @@ def check_held(log: Log, told: dict, rows_of: dict, disk: Disk) -> None:
     """Another thread is in the middle of a long write to the file."""
     assert log.count("XFS_LOCK_WAIT") == log.count("XFS_LOCK_WAITED")
     (row,) = [r for r in rows_of["xfs_locks"] if r["lock"] == "IOLOCK"]
-    assert row["inode"] == f"{disk.text}:{told['inode']}"
+    assert row["inode"] == f"{disk.name}:{told['inode']}"
     # The writer of one byte may have been kept from running instead, at most now and then.
     assert 6 <= row["waits"] <= 2 * len(told["took"])
     own = sum(told["took"])
@@ -114,7 +114,7 @@ def check_held(log: Log, told: dict, rows_of: dict, disk: Disk) -> None:
 def check_extents(told: dict[int, int], rows_of: dict, disk: Disk) -> None:
     """They are those of FIEMAP."""
     table = {row["inode"]: row for row in rows_of["xfs_extents"]}
-    (large, cut) = (table[f"{disk.text}:{inode}"] for inode in told)
+    (large, cut) = (table[f"{disk.name}:{inode}"] for inode in told)
     assert [large["extents"], cut["extents"]] == list(told.values())
     assert (large["tree"], large["to_tree"], large["to_list"]) == ("tree", 1, 0)
     assert (cut["tree"], cut["to_tree"], cut["to_list"]) == ("list", 1, 1)

@@ -151,6 +151,9 @@ pub struct Host {
     pub cpus: Vec<u32>,
     /// (name of the vulnerability, what the kernel says of it)
     pub mitigations: Vec<(String, String)>,
+    /// (major:minor, name) of the block devices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<(String, String)>,
 }
 
 /// Times of records are nanoseconds of this clock.

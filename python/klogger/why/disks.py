@@ -16,14 +16,14 @@ from klogger.why import ended
 from klogger.why.bins import WAITED, Bin, Bins
 from klogger.why.events import BY_REQUEST, NONE, Array, Events
 from klogger.why.points import Point, touched
-from klogger.why.requests import Requests, device_text, place_of
+from klogger.why.requests import Requests, place_of
 from klogger.why.spans import Spans
 
 # The bins of waits that requests may explain.
 KINDS = ("disk", "page fault from disk")
 # Of less of the time nobody asks which requests it was.
 SHARE = 0.1
-SURE = re.compile(r".*(on|of) \d+:\d+: ")
+SURE = re.compile(r".*(on|of) ([^ ,:]+|\d+:\d+): ")
 COMMAND = "'klogger why -a -s block -- COMMAND'"
 
 
@@ -246,7 +246,7 @@ def named(
     unique, which = np.unique(ended.codes(key), return_inverse=True)
     numbers = []
     for old, stage, who, sure, device, kind in key[ended.firsts(which, len(unique))].tolist():
-        what = TEXTS[stage].format(kind=events.request_kind(kind), device=device_text(device))
+        what = TEXTS[stage].format(kind=events.request_kind(kind), device=events.disk(device))
         # First what fits into a narrow terminal.
         ahead = f"{'behind' if stage else 'beside'} {served.names[who]}, " if who >= 0 else ""
         text = f"{ahead}{what}{'' if sure else ', probably'}: {bins[old].what}"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from klogger.failure import Failure
 from klogger.log import Log
+from klogger.prelude import MINOR_BITS, disk_names
 from klogger.sqltext import literal
 
 SCHEMA = "waits"
@@ -80,7 +81,8 @@ class Events:
     are; `locks`: names of variables by process and address. `costs`: ns of each type of event, with
     its probe. `kernel`: numbers of threads of the kernel that were there before the recording.
     `inodes`: device and inode of what descriptors are. `kinds`: of requests. `whole`: requests of
-    all threads are in the log; `missed`: but in these spans of time perhaps not all.
+    all threads are in the log; `missed`: but in these spans of time perhaps not all. `disks`: names
+    of block devices by number.
     """
 
     begin: int
@@ -99,6 +101,7 @@ class Events:
     kinds: dict[int, str] = field(default_factory=dict)
     whole: bool = False
     missed: Array = field(default_factory=lambda: gaps_of([]))
+    disks: dict[int, str] = field(default_factory=dict)
 
     def name(self, pid: int) -> str:
         return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
@@ -111,6 +114,10 @@ class Events:
         if number >= COMPAT:
             return f"32-bit call {number - COMPAT}"
         return self.calls.get(number) or f"system call {number}"
+
+    def disk(self, device: int) -> str:
+        minor = device & (1 << MINOR_BITS) - 1
+        return self.disks.get(device) or f"{device >> MINOR_BITS}:{minor}"
 
     def request_kind(self, number: int) -> str:
         if number == FLUSHED:
@@ -235,6 +242,7 @@ def read(log: Log) -> Events:
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
         kernel=kernel(log),
         inodes=inodes(log),
+        disks=disk_names(log.preamble),
         kinds=kinds(log),
         whole=log.preamble.get("scope") == "all",
         missed=missed(log),

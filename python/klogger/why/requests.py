@@ -13,8 +13,6 @@ import numpy as np
 
 from klogger.why.events import FLUSHED, NONE, REQUESTS, Array, Events
 
-# In the low bits of a `dev_t`.
-MINOR_BITS = 20
 STEPS = 32
 # Calls that make the kernel write a file, and of which a thread waits for the pages of the file.
 DIRTYING = frozenset((
@@ -236,7 +234,3 @@ def writers_of(events: Events, files: Array) -> dict[int, str]:
             name = events.program(pid)
             of[name] = of.get(name, 0) + count
     return {place: max(sorted(of), key=lambda name: of[name]) for place, of in seen.items()}
-
-
-def device_text(device: int) -> str:
-    return f"{device >> MINOR_BITS}:{device & (1 << MINOR_BITS) - 1}"

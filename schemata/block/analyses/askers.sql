@@ -50,7 +50,7 @@ SELECT CASE WHEN pid = 0 THEN 'nobody' ELSE program END AS program, device, kind
 FROM klogger.with_program('askers_seen');
 
 -- table
-SELECT program, askers_role(program, kernel) AS role, device(device) AS device, requests, bytes,
+SELECT program, askers_role(program, kernel) AS role, disk(device) AS device, requests, bytes,
     bytes / greatest(sum(bytes) OVER (PARTITION BY askers_by.device), 1) AS of_all, reads, writes,
     metadata, files, p[1] AS p50, p[2] AS p99
 FROM (
@@ -75,7 +75,7 @@ ORDER BY max(least(rank, 13)), kind;
 
 -- finding
 SELECT format('{} asked for {:.0f} % of the bytes of {}: {:,} requests{}.', program,
-        100.0 * bytes / all_bytes, device(device), requests,
+        100.0 * bytes / all_bytes, disk(device), requests,
         CASE WHEN askers_role(program, kernel) = '' THEN ''
             ELSE format(', which is the work of the kernel ({})',
                 askers_role(program, kernel)) END),
@@ -89,5 +89,5 @@ FROM (
 WHERE all_bytes > 0 ORDER BY bytes DESC, program LIMIT 1;
 
 -- histogram
-SELECT program, device(device) AS device, klogger.histogram_of(ns) AS each
+SELECT program, disk(device) AS device, klogger.histogram_of(ns) AS each
 FROM askers GROUP BY ALL;

@@ -47,7 +47,7 @@ FROM depth_time GROUP BY device;
 CREATE TEMP MACRO depth_share(part, busy) AS coalesce(part, 0) / greatest(busy, 1);
 
 -- table
-SELECT device(device) AS device, least(depth.busy / greatest(whole, 1), 1) AS busy,
+SELECT disk(device) AS device, least(depth.busy / greatest(whole, 1), 1) AS busy,
     round(mean, 2) AS mean, max, depth_share(d1, depth.busy) AS d1,
     depth_share(d2, depth.busy) AS d2, depth_share(d4, depth.busy) AS d4,
     depth_share(d8, depth.busy) AS d8, depth_share(d16, depth.busy) AS d16,
@@ -69,12 +69,12 @@ WITH bin AS (
         unnest(range(from_ns // width, (to_ns - 1) // width + 1)) AS n
     FROM stay JOIN shown USING (device), bin WHERE to_ns > from_ns
 )
-SELECT device(device) AS shown, n * width AS begins, (n + 1) * width AS ends,
+SELECT disk(device) AS shown, n * width AS begins, (n + 1) * width AS ends,
     round(sum(least(to_ns, (n + 1) * width) - greatest(from_ns, n * width)) / width, 3) AS depth
 FROM part GROUP BY device, n, width ORDER BY shown, begins;
 
 -- finding
 SELECT format('{} had {} requests at a time in the mean, at most {}, and none for {:.0f} % of the '
-              'time.', device(device), round(mean, 1), max,
+              'time.', disk(device), round(mean, 1), max,
               100 - 100.0 * least(busy / greatest(whole, 1), 1))
 FROM depth, (SELECT to_ns AS whole FROM klogger.recording) ORDER BY busy DESC, device LIMIT 1;

@@ -33,7 +33,7 @@ UNION ALL
 SELECT device, kind, latency_marks(kind, how), took FROM block_bio;
 
 -- table
-SELECT device(device) AS device, block_name(kind, marks) AS kind, requests, min, p[1] AS p50,
+SELECT disk(device) AS device, block_name(kind, marks) AS kind, requests, min, p[1] AS p50,
     p[2] AS p90, p[3] AS p99, p[4] AS p999, max, octaves(h) AS lengths
 FROM (
     SELECT device, kind, marks, count(*) AS requests, min(took) AS min, max(took) AS max,
@@ -50,7 +50,7 @@ WITH total AS (
     SELECT *, row_number() OVER (ORDER BY requests DESC, device, name) AS rank FROM total
 ), named AS (
     SELECT device, kind, marks, least(rank, 10) AS place,
-        CASE WHEN rank <= 9 THEN format('{} {}', device(device), name) ELSE 'other' END AS series
+        CASE WHEN rank <= 9 THEN format('{} {}', disk(device), name) ELSE 'other' END AS series
     FROM ranked
 ), sample AS (
     SELECT series, place, took AS ns FROM latency JOIN named USING (device, kind, marks)
@@ -60,7 +60,7 @@ ORDER BY place, shown, part;
 
 -- finding
 SELECT format('The slowest of 1000 requests of {} took {} times as long as the median, at least '
-              '{}: {} of the time of all were spent in it.', device(device),
+              '{}: {} of the time of all were spent in it.', disk(device),
               round(p[2] / greatest(p[1], 1))::BIGINT, duration(p[2]),
               format('{:.1f} %', 100.0 * tail / greatest(busy, 1))),
     tail / greatest(busy, 1) AS weight
@@ -76,8 +76,8 @@ FROM (
 WHERE p[2] > 4 * p[1] ORDER BY tail DESC LIMIT 1;
 
 -- samples
-SELECT device(device) AS device, to_ns AS time, took AS p50 FROM block_request WHERE took > 0;
+SELECT disk(device) AS device, to_ns AS time, took AS p50 FROM block_request WHERE took > 0;
 
 -- histogram
-SELECT device(device) AS device, kind, klogger.histogram_of(took) AS each
+SELECT disk(device) AS device, kind, klogger.histogram_of(took) AS each
 FROM latency GROUP BY ALL;

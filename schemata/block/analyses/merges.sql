@@ -43,13 +43,13 @@ FULL JOIN (SELECT device, kind, count(*) AS split FROM BIO_SPLIT GROUP BY device
     USING (device, kind);
 
 -- table
-SELECT device(device) AS device, request_kind(kind) AS kind, requests, behind, in_front, joined,
+SELECT disk(device) AS device, request_kind(kind) AS kind, requests, behind, in_front, joined,
     (behind + in_front + joined) / greatest(requests + behind + in_front + joined, 1) AS of_all,
     split, mean, result
 FROM merges ORDER BY merges.device, merges.kind;
 
 -- picture
-SELECT format('{} {}', device(device), request_kind(kind)) AS shown, what, times
+SELECT format('{} {}', disk(device), request_kind(kind)) AS shown, what, times
 FROM merges, unnest([{'what': 'became a request', 'times': requests},
     {'what': 'behind another', 'times': behind}, {'what': 'in front', 'times': in_front},
     {'what': 'requests joined', 'times': joined}]) AS u(part), (SELECT part.what, part.times)
@@ -57,7 +57,7 @@ WHERE times > 0 ORDER BY merges.device, merges.kind;
 
 -- finding
 SELECT format('{:.0f} % of the {}s to {} were merged into others: {} each became {}.',
-    100.0 * merged / (requests + merged), request_kind(kind), device(device),
+    100.0 * merged / (requests + merged), request_kind(kind), disk(device),
     format('{:.0f} KiB', mean / 1024.0), format('{:.0f} KiB', result / 1024.0))
 FROM (SELECT *, behind + in_front + joined AS merged FROM merges)
 WHERE merged > 0 AND kind IN (0, 1) AND result > 0 ORDER BY merged DESC LIMIT 1;

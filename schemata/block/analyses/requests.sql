@@ -40,19 +40,19 @@ FROM (
 GROUP BY device, kind;
 
 -- table
-SELECT device(device) AS device, request_kind(kind) AS kind, requests, bytes,
+SELECT disk(device) AS device, request_kind(kind) AS kind, requests, bytes,
     CASE WHEN bytes > 0 THEN (bytes / with_data)::BIGINT END AS mean, q[1] AS queue_p50,
     q[2] AS queue_p99, p[1] AS p50, p[2] AS p99, max, errors
 FROM requests ORDER BY requests.device, requests.kind;
 
 -- picture
-SELECT format('{} {}', device(device), request_kind(kind)) AS shown, busy FROM requests
+SELECT format('{} {}', disk(device), request_kind(kind)) AS shown, busy FROM requests
 WHERE busy > 0 ORDER BY busy DESC, shown LIMIT 15;
 
 -- finding
 SELECT format('{} served {:,} requests; {:,} {}, {} each in the median, 99 of 100 within {}, took '
               'most of the time.',
-    device(device), all_requests, requests, CASE kind WHEN 1 THEN 'writes' WHEN 0 THEN 'reads'
+    disk(device), all_requests, requests, CASE kind WHEN 1 THEN 'writes' WHEN 0 THEN 'reads'
         ELSE request_kind(kind) || ' requests' END, duration(p[1]), duration(p[2])),
     -- The devices serve requests at the same time, so that this is a share of their time.
     busy / greatest(sum(busy) OVER (), 1)
@@ -61,11 +61,11 @@ FROM (SELECT *, sum(requests) OVER (PARTITION BY device)::BIGINT AS all_requests
 WHERE busy > 0 ORDER BY busy DESC, device, kind LIMIT 1;
 
 -- samples
-SELECT device(device) AS device, request_kind(kind) AS kind, to_ns AS time, took AS p50
+SELECT disk(device) AS device, request_kind(kind) AS kind, to_ns AS time, took AS p50
 FROM block_request WHERE took > 0;
 
 -- histogram
-SELECT device(device) AS device, request_kind(kind) AS kind,
+SELECT disk(device) AS device, request_kind(kind) AS kind,
     klogger.histogram_of(queued) AS queue, klogger.histogram_of(took) AS each
 FROM (
     SELECT device, kind, block_ns(queued) AS queued, took FROM block_request

@@ -39,7 +39,7 @@ CREATE TEMP VIEW seeks AS
 SELECT device, kind, distance, abs(distance) AS far FROM seeks_seen WHERE NOT broken;
 
 -- table
-SELECT device(device) AS device, request_kind(kind) AS kind, requests, sequential, near, back,
+SELECT disk(device) AS device, request_kind(kind) AS kind, requests, sequential, near, back,
     p[1] AS p50, p[2] AS p99
 FROM (
     SELECT device, kind, count(*) AS requests, count(*) FILTER (distance = 0) / count(*)
@@ -51,14 +51,14 @@ FROM (
 ORDER BY requests DESC, device, kind;
 
 -- picture
-SELECT format('{} {}', device(device), request_kind(kind)) AS shown,
+SELECT format('{} {}', disk(device), request_kind(kind)) AS shown,
     (1::BIGINT << floor(log2(far))::INTEGER) AS nearest, nearest * 2 AS farthest,
     count(*) AS requests
 FROM seeks WHERE far > 0 GROUP BY device, kind, nearest ORDER BY shown, nearest;
 
 -- finding
 SELECT format('{:.0f} % of the reads and writes of {} begin where the one before them ended; half '
-              'of the others are more than {} away.', 100.0 * sequential, device(device),
+              'of the others are more than {} away.', 100.0 * sequential, disk(device),
     CASE WHEN p >= 1048576 THEN format('{:.0f} MiB', p / 1048576.0)
         ELSE format('{:.0f} KiB', p / 1024.0) END)
 FROM (

@@ -24,21 +24,21 @@ SELECT device, kind, (1::BIGINT << floor(log2(bytes))::INTEGER) AS size, count(*
 FROM block_request WHERE bytes > 0 GROUP BY device, kind, size;
 
 -- table
-SELECT device(device) AS device, request_kind(kind) AS kind, size AS at_least, requests, bytes,
+SELECT disk(device) AS device, request_kind(kind) AS kind, size AS at_least, requests, bytes,
     p50
 FROM sizes ORDER BY sizes.device, sizes.kind, size;
 
 -- picture
-SELECT format('{} {}', device(device), request_kind(kind)) AS shown, size AS smallest,
+SELECT format('{} {}', disk(device), request_kind(kind)) AS shown, size AS smallest,
     size * 2 AS largest, requests
 FROM sizes ORDER BY shown, smallest;
 
 -- finding
-SELECT format('A {} of {} has {:.0f} KiB in the mean.', request_kind(kind), device(device),
+SELECT format('A {} of {} has {:.0f} KiB in the mean.', request_kind(kind), disk(device),
     sum(bytes) / sum(requests) / 1024.0)
 FROM sizes WHERE kind IN (0, 1) GROUP BY device, kind ORDER BY sum(bytes) DESC LIMIT 1;
 
 -- histogram
-SELECT device(device) AS device, request_kind(kind) AS kind,
+SELECT disk(device) AS device, request_kind(kind) AS kind,
     (1::BIGINT << floor(log2(bytes))::INTEGER) AS at_least, klogger.histogram_of(took) AS each
 FROM block_request WHERE bytes > 0 AND took > 0 GROUP BY ALL;

@@ -52,7 +52,7 @@ FROM slowest AS s LEFT JOIN (
 SELECT greatest(from_ns, 0) AS at,
     CASE WHEN pid = 0 THEN 'nobody' ELSE thread(pid, from_ns) END AS program, what,
     queued + took AS total, queued, took, ahead_what, ahead, ahead_bytes, overtaken,
-    device(device) AS device
+    disk(device) AS device
 FROM slowest_told ORDER BY rank;
 
 -- picture

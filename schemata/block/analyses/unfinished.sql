@@ -22,17 +22,17 @@ FROM block_open;
 -- table
 SELECT greatest(from_ns, 0) AS at,
     CASE WHEN pid = 0 THEN 'nobody' ELSE thread(pid, from_ns) END AS program,
-    device(device) AS device, what, since
+    disk(device) AS device, what, since
 FROM unfinished ORDER BY from_ns, what;
 
 -- picture
-SELECT format('{} {}', device(device), what) AS shown, since FROM unfinished
+SELECT format('{} {}', disk(device), what) AS shown, since FROM unfinished
 ORDER BY since DESC, shown LIMIT 20;
 
 -- finding
 -- A hundred times as long as the longest that were done: that is no longer usual.
 SELECT format('{} has had {:,} {} for {} that it had not completed when the recording ended.',
-        device(device), count(*), CASE count(*) WHEN 1 THEN 'request' ELSE 'requests' END,
+        disk(device), count(*), CASE count(*) WHEN 1 THEN 'request' ELSE 'requests' END,
         duration(max(since))),
     least(max(since) / greatest((SELECT to_ns FROM klogger.recording), 1), 1) AS weight
 FROM unfinished WHERE since > 100.0 * coalesce((SELECT quantile_disc(took, 0.99) FROM block_request

@@ -25,11 +25,11 @@ SELECT device, what, count(*) AS loads, count(DISTINCT block_group) AS groups,
 FROM klogger.with_program('bitmaps_all') GROUP BY device, what;
 
 -- table
-SELECT device(device) AS device, bitmap_kind(what) AS bitmap, * EXCLUDE (device, what)
+SELECT disk(device) AS device, bitmap_kind(what) AS bitmap, * EXCLUDE (device, what)
 FROM bitmaps ORDER BY loads DESC, device, what;
 
 -- picture
-SELECT format('{} {}', bitmap_kind(what), device(device)) AS bitmap, loads FROM bitmaps
+SELECT format('{} {}', bitmap_kind(what), disk(device)) AS bitmap, loads FROM bitmaps
 ORDER BY loads DESC, bitmap LIMIT 15;
 
 -- finding

@@ -32,11 +32,11 @@ SELECT device, program, sum(begun)::BIGINT AS checkpoints, sum(closed)::BIGINT A
 FROM klogger.with_program('checkpoints_all') GROUP BY device, program;
 
 -- table
-SELECT device(device) AS device, * EXCLUDE (device) FROM checkpoints
+SELECT disk(device) AS device, * EXCLUDE (device) FROM checkpoints
 ORDER BY checkpoints DESC, written DESC, transactions DESC, device, program;
 
 -- picture
-SELECT format('{} {}', program, device(device)) AS who, written + dropped AS blocks FROM checkpoints
+SELECT format('{} {}', program, disk(device)) AS who, written + dropped AS blocks FROM checkpoints
 ORDER BY blocks DESC, who LIMIT 15;
 
 -- finding
@@ -46,5 +46,5 @@ WITH all_of AS (
     FROM checkpoints GROUP BY device HAVING sum(checkpoints) > 0 ORDER BY 2 DESC, device LIMIT 1
 )
 SELECT format('The journal of {} was full {:,} {}, and {:,} blocks had to be written to their'
-        || ' place first, mostly by {}; a larger journal helps.', device(device), n,
+        || ' place first, mostly by {}; a larger journal helps.', disk(device), n,
         CASE n WHEN 1 THEN 'time' ELSE 'times' END, written, program) FROM all_of;

@@ -39,7 +39,7 @@ WITH by_program AS (
     FROM klogger.with_program('commits_asked')
     GROUP BY device
 )
-SELECT device(device) AS device, count(*) AS commits, avg(requested::INT) AS asked_for,
+SELECT disk(device) AS device, count(*) AS commits, avg(requested::INT) AS asked_for,
     any_value(asked_by) AS asked_by, round(avg(handles))::BIGINT AS handles,
     round(avg(blocks))::BIGINT AS blocks, round(avg(logged))::BIGINT AS logged,
     quantile_disc(end_ns - start_ns, 0.5) AS p50, quantile_disc(end_ns - start_ns, 0.99) AS p99,
@@ -64,7 +64,7 @@ WITH longest AS (
     FROM longest
     UNION ALL SELECT device, transaction, start_ns, 4, 'logging', end_ns - logging_ns FROM longest
 )
-SELECT format('{} of {}', transaction, device(device)) AS transaction, phase, ns
+SELECT format('{} of {}', transaction, disk(device)) AS transaction, phase, ns
 FROM parts
 ORDER BY sum(ns) OVER (PARTITION BY device, transaction, start_ns) DESC, start_ns, device, place;
 
@@ -78,7 +78,7 @@ WITH all_of AS (
     FROM commits_whole GROUP BY device
 )
 SELECT format('{}: {:,} commits took {} at the median and {} at most; {:.0f} % of the time was {}.',
-        device(device), n, duration(p50), duration(worst.ns),
+        disk(device), n, duration(p50), duration(worst.ns),
         100 * greatest(locking, flushing, logging) / greatest(total, 1),
         CASE greatest(locking, flushing, logging) WHEN logging THEN 'logging'
             WHEN flushing THEN 'flushing data' ELSE 'waiting for open handles' END),
@@ -95,5 +95,5 @@ WHERE (end_ns IS NULL OR logging_ns IS NULL) AND EXISTS (
 HAVING count(*) > 0;
 
 -- histogram
-SELECT device(device) AS device, klogger.histogram_of(end_ns - start_ns) AS each
+SELECT disk(device) AS device, klogger.histogram_of(end_ns - start_ns) AS each
 FROM commits_whole GROUP BY ALL;

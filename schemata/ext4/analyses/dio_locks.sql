@@ -44,17 +44,17 @@ SELECT device, inode, CASE WHEN directory THEN 'directory' ELSE 'file' END AS wh
 FROM dio_locks_direct FULL JOIN dio_locks_waits USING (device, inode);
 
 -- table
-SELECT device(device) AS device, * EXCLUDE (device) FROM dio_locks
+SELECT disk(device) AS device, * EXCLUDE (device) FROM dio_locks
 ORDER BY waited DESC, requests DESC, device, inode;
 
 -- picture
-SELECT format('{} {} ({} writers)', device(device), inode, writers) AS file, waited FROM dio_locks
+SELECT format('{} {} ({} writers)', disk(device), inode, writers) AS file, waited FROM dio_locks
 ORDER BY waited DESC, requests DESC, device, inode LIMIT 15;
 
 -- finding
 WITH worst AS (FROM dio_locks WHERE waits > 0 ORDER BY waited DESC, device, inode LIMIT 1)
 SELECT format('Threads waited {} for the lock of {} {} of {}, which has {} direct {}{}.',
-        duration(waited), what, inode, device(device), writers,
+        duration(waited), what, inode, disk(device), writers,
         CASE writers WHEN 1 THEN 'writer' ELSE 'writers' END,
         CASE WHEN holder IS NOT NULL THEN format('; {} had it most often', holder) ELSE '' END),
     least(waited / (SELECT greatest(to_ns - from_ns, 1) FROM klogger.recording), 1) AS weight

@@ -41,14 +41,14 @@ SELECT c.*, count(p.given) AS pieces, max(p.given) AS largest, min(p.given) AS s
 FROM fallocates_calls AS c LEFT JOIN placed AS p USING (id) GROUP BY ALL;
 
 -- table
-SELECT program, device(device) AS device, inode, length, ns AS took, pieces, largest, smallest,
+SELECT program, disk(device) AS device, inode, length, ns AS took, pieces, largest, smallest,
     groups, allocating / greatest(ns, 1) AS allocating,
     least(round(ns * 1073741824.0 / greatest(length, 1)), 9e18)::BIGINT AS ns_per_gib,
     errno(result) AS result
 FROM klogger.with_program('fallocates') ORDER BY ns DESC, time, inode;
 
 -- picture
-SELECT format('{} of {}: {} MiB', inode, device(device), round(length / 1048576.0, 1)) AS call,
+SELECT format('{} of {}: {} MiB', inode, disk(device), round(length / 1048576.0, 1)) AS call,
     least(round(ns * 1073741824.0 / greatest(length, 1)), 9e18)::BIGINT AS ns_per_gib
 FROM fallocates WHERE pieces > 0 ORDER BY ns DESC, time LIMIT 15;
 

@@ -38,7 +38,7 @@ SELECT program, device, ns, result, waited, pid, time,
 FROM klogger.with_program('ext4_sync');
 
 -- table
-SELECT program, device(device) AS device, count(*) AS calls, count(*) FILTER (waited) AS commits,
+SELECT program, disk(device) AS device, count(*) AS calls, count(*) FILTER (waited) AS commits,
     quantile_disc(ns, 0.5) AS p50, quantile_disc(ns, 0.99) AS p99, max(ns) AS max,
     round(quantile_disc(ns, 0.999) / greatest(quantile_disc(ns, 0.5), 1), 1) AS fluctuation,
     round(avg(before))::BIGINT AS before, round(avg(ns - before))::BIGINT AS commit,
@@ -56,7 +56,7 @@ WITH parts AS (
 ), most AS (
     SELECT program, device, sum(ns) AS total FROM fsyncs GROUP BY ALL ORDER BY total DESC LIMIT 12
 )
-SELECT format('{} {}', program, device(device)) AS who, part, round(avg(part_ns))::BIGINT AS ns
+SELECT format('{} {}', program, disk(device)) AS who, part, round(avg(part_ns))::BIGINT AS ns
 FROM parts JOIN most USING (program, device) GROUP BY program, device, part, place, total
 ORDER BY total DESC, who, place;
 
@@ -76,5 +76,5 @@ FROM all_of;
 SELECT program, time, ns AS fsync FROM fsyncs;
 
 -- histogram
-SELECT program, device(device) AS device, klogger.histogram_of(ns) AS each
+SELECT program, disk(device) AS device, klogger.histogram_of(ns) AS each
 FROM fsyncs GROUP BY ALL;

@@ -39,7 +39,7 @@ SELECT program, device, kind, count(*) AS more
 FROM klogger.with_program('handles_more_all') GROUP BY ALL;
 
 -- table
-SELECT program, device(device) AS device, handle_kind(kind) AS kind, caller,
+SELECT program, disk(device) AS device, handle_kind(kind) AS kind, caller,
     handles, dirtied, asked, waited, p99, max, held, longest, coalesce(more, 0) AS more
 FROM handles LEFT JOIN handles_more USING (program, device, kind)
 ORDER BY handles DESC, program, device, kind, caller;
@@ -62,6 +62,6 @@ SELECT format('{:,} handles of journals, {:.0f} % of them by {}; all waited {} f
 FROM all_of, most WHERE n > 0;
 
 -- histogram
-SELECT program, device(device) AS device, handle_kind(kind) AS kind, caller_symbol AS caller,
+SELECT program, disk(device) AS device, handle_kind(kind) AS kind, caller_symbol AS caller,
     klogger.histogram_of(waited) AS waits, klogger.histogram_of(held) AS holds
 FROM klogger.with_program('handles_all') GROUP BY ALL;

@@ -48,15 +48,15 @@ SELECT l.device, l.fs, c.writers, count(*) AS files, sum(l.bytes) AS bytes,
 FROM extents_last AS l JOIN counted AS c USING (device, inode) GROUP BY ALL;
 
 -- table
-SELECT extent_fs(fs) AS fs, device(device) AS device, writers, files, bytes,
+SELECT extent_fs(fs) AS fs, disk(device) AS device, writers, files, bytes,
     round(fragments, 2) AS fragments, mean,
     CASE WHEN steps > 0 THEN 1 - jumped / steps END AS sequential,
     CASE WHEN steps > 0 THEN round(1000 * jumped / steps, 2) END AS jumps,
-    format('{} {}, {} at a time', extent_fs(fs), device(device), writers) AS shown
+    format('{} {}, {} at a time', extent_fs(fs), disk(device), writers) AS shown
 FROM contiguity ORDER BY device, writers;
 
 -- finding
 SELECT format('{} on {}: {:.1f} fragments a file where {} files grew at the same time, {:.1f} '
-        || 'where {} did.', extent_fs(any_value(fs)), device(device),
+        || 'where {} did.', extent_fs(any_value(fs)), disk(device),
     arg_min(fragments, writers), min(writers), arg_max(fragments, writers), max(writers))
 FROM contiguity GROUP BY device HAVING max(writers) > min(writers) ORDER BY device;

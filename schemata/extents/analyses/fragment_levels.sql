@@ -41,7 +41,7 @@ SELECT s.*, r.free / r.total AS m, s.bytes / r.total AS s,
 FROM states AS s ASOF JOIN room AS r ON r.device = s.device AND r.time <= s.moment;
 
 -- table
-SELECT device(device) AS device, extent_fs(fs) AS fs, moment AS until, files, m AS free,
+SELECT disk(device) AS device, extent_fs(fs) AS fs, moment AS until, files, m AS free,
     s AS file, round(fragments, 2) AS fragments, round(predicted, 2) AS predicted,
     round(fragments / predicted, 3) AS ratio
 FROM fragment_levels ORDER BY device, moment DESC;
@@ -57,10 +57,10 @@ WITH levels AS (
 )
 SELECT extents_bar(since, moment, nth, many) AS since,
     extents_bar(since, moment, nth + 1, many) AS moment, level,
-    format('{} on {}: {}', extent_fs(fs), device(device), what) AS series
+    format('{} on {}: {}', extent_fs(fs), disk(device), what) AS series
 FROM shown WHERE level IS NOT NULL ORDER BY series, since;
 
 -- finding
 SELECT format('{} on {}: {:.1f} fragments a file with {:.1f} % free, where 1/(2m - s) is {:.1f}.',
-    extent_fs(fs), device(device), fragments, 100 * m, predicted)
+    extent_fs(fs), disk(device), fragments, 100 * m, predicted)
 FROM fragment_levels WHERE number = 12 AND predicted IS NOT NULL ORDER BY fragments DESC, device;

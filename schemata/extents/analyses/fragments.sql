@@ -30,7 +30,7 @@ FROM UNFOLLOWED AS u LEFT JOIN deleted AS g USING (device, inode)
 WHERE u.time > coalesce(g.time, -1) GROUP BY ALL;
 
 -- table
-SELECT device(device) AS device, extent_fs(fs) AS fs, inode, bytes, extents, fragments,
+SELECT disk(device) AS device, extent_fs(fs) AS fs, inode, bytes, extents, fragments,
     (bytes // fragments) AS mean, extent_unknown(why) AS unknown
 FROM extents_last LEFT JOIN fragments_unknown USING (device, inode)
 ORDER BY fragments DESC, bytes DESC, device, inode;
@@ -45,12 +45,12 @@ WITH means AS (
 )
 SELECT extents_bar(since, moment, nth, many) AS since,
     extents_bar(since, moment, nth + 1, many) AS moment, mean AS fragments_mean,
-    format('{} on {}', extent_fs(fs), device(device)) AS of
+    format('{} on {}', extent_fs(fs), disk(device)) AS of
 FROM shown ORDER BY of, since;
 
 -- finding
 SELECT format('{} on {}: {} files have {:.1f} fragments on average, {} at most; {} in one '
-        || 'piece.', extent_fs(any_value(fs)), device(device), count(*), avg(fragments),
+        || 'piece.', extent_fs(any_value(fs)), disk(device), count(*), avg(fragments),
     max(fragments), count(*) FILTER (fragments = 1))
 FROM extents_last GROUP BY device ORDER BY avg(fragments) DESC, device;
 

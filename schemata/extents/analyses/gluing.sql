@@ -42,7 +42,7 @@ FROM freed AS f JOIN extents_moment AS m USING (number) LEFT JOIN gone USING (nu
 LEFT JOIN states USING (number, device);
 
 -- table
-SELECT device(device) AS device, moment AS until, deleted, freed, bytes, glued,
+SELECT disk(device) AS device, moment AS until, deleted, freed, bytes, glued,
     glued / (2 * freed) AS glued_share,
     CASE WHEN deleted > 0 THEN round(glued / deleted, 2) END AS per_file,
     round(divided, 2) AS divided
@@ -62,11 +62,11 @@ WITH both_of AS (
 )
 SELECT extents_bar(since, moment, nth, many) AS since,
     extents_bar(since, moment, nth + 1, many) AS moment, pieces,
-    format('{}: {}', device(device), what) AS series
+    format('{}: {}', disk(device), what) AS series
 FROM shown ORDER BY series, since;
 
 -- finding
 SELECT format('{}: {} of {} sides of freed ranges were next to free space, {:.1f} for each of {} '
-        || 'deleted files.', device(device), sum(glued), 2 * sum(freed),
+        || 'deleted files.', disk(device), sum(glued), 2 * sum(freed),
     sum(glued) / greatest(sum(deleted), 1), sum(deleted))
 FROM gluing GROUP BY device HAVING sum(freed) > 0 ORDER BY device;

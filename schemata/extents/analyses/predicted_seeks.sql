@@ -53,7 +53,7 @@ SELECT c.*, least(bytes * each, 9e18)::BIGINT AS fresh,
 FROM counted AS c, predicted_seeks_disk;
 
 -- table
-SELECT device(device) AS device, extent_fs(fs) AS fs, inode, bytes, fragments, seeks, waits, fresh,
+SELECT disk(device) AS device, extent_fs(fs) AS fs, inode, bytes, fragments, seeks, waits, fresh,
     now, speed
 FROM predicted_seeks ORDER BY seeks DESC, speed, device, inode;
 
@@ -63,13 +63,13 @@ WITH ranked AS (
         AS many
     FROM predicted_seeks WINDOW one AS (PARTITION BY device ORDER BY speed)
 )
-SELECT speed, rank / many AS part, format('{} on {}', extent_fs(fs), device(device)) AS of
+SELECT speed, rank / many AS part, format('{} on {}', extent_fs(fs), disk(device)) AS of
 FROM ranked
 WHERE rank = 1 OR rank = many OR rank % (many // 200 + 1) = 0
 QUALIFY dense_rank() OVER (ORDER BY device) <= 6 ORDER BY of, speed, part;
 
 -- finding
 SELECT format('{} on {}: a disk would read the files at {:.0f} % of the speed of files in one '
-        || 'piece, with {:.1f} seeks a file.', extent_fs(any_value(fs)), device(device),
+        || 'piece, with {:.1f} seeks a file.', extent_fs(any_value(fs)), disk(device),
     100.0 * sum(fresh) / sum(now), avg(seeks)), 1 - sum(fresh) / sum(now) AS weight
 FROM predicted_seeks GROUP BY device HAVING sum(seeks) > 0 ORDER BY weight DESC, device;

@@ -17,7 +17,7 @@ SELECT tgid AS pid, time, fd, device, inode, path FROM HELD AS h
 WHERE NOT (cloexec AND EXISTS (SELECT * FROM PROCESS_EXEC AS e WHERE e.pid = h.tgid));
 
 -- table
-SELECT program, pid, fd, device(device) AS device, inode, path
+SELECT program, pid, fd, disk(device) AS device, inode, path
 FROM klogger.with_program('files_held') ORDER BY pid, fd;
 
 -- finding

@@ -195,7 +195,7 @@ SELECT w.id, len(w.path) - 1 AS depth, c.id AS cycle,
         WHEN e.locks THEN 'lock'
         WHEN e.child THEN 'child' WHEN e.io THEN 'device' ELSE 'other' END AS cause,
     CASE WHEN c.id IS NOT NULL THEN format('dead-lock of {}', hang_thread(l.pid, l.from_ns))
-        WHEN e.known = 'frozen' THEN format('file system {}, frozen by {}', device(e.device),
+        WHEN e.known = 'frozen' THEN format('file system {}, frozen by {}', disk(e.device),
             hang_thread(e.by_pid, e.frozen_ns))
         WHEN e.lock = 0 AND e.freeze THEN 'a file system, frozen before the log'
         WHEN e.state & 32768 > 0 THEN 'the freezer'

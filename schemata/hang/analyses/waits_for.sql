@@ -23,7 +23,7 @@ CREATE TEMP TABLE waits_for AS
 SELECT hang_thread(l.pid, l.from_ns) AS waiter, hang_lock(l.lock, l.kind) AS lock,
     CASE WHEN l.known = 'frozen' THEN hang_thread(l.by_pid, l.frozen_ns)
         WHEN l.known <> 'nothing' THEN hang_thread(l.holder, l.from_ns) END AS holder,
-    CASE WHEN l.known = 'frozen' THEN 'it froze ' || device(l.device)
+    CASE WHEN l.known = 'frozen' THEN 'it froze ' || disk(l.device)
         WHEN l.known <> 'nothing' THEN l.known END AS known,
     CASE WHEN n.id IS NOT NULL THEN coalesce(hang_lock(n.lock, n.kind), n.site, '?') END
         AS holder_waits, greatest(l.from_ns, 0) AS since, l.ns AS lasted, l.id

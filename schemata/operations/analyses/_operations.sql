@@ -11,7 +11,7 @@ SELECT device, inode, arg_max(path, time) AS path FROM (
 
 CREATE TEMP TABLE operations_system AS
 SELECT device, nullif(arg_max(disk, time), 0) AS disk,
-    arg_max(type, time) || ' ' || device(device) AS system
+    arg_max(type, time) || ' ' || disk(device) AS system
 FROM FILE_SYSTEM GROUP BY device;
 
 -- A number is the same in each analysis of a log.

@@ -69,7 +69,7 @@ FROM (
     ON r.device IS NOT DISTINCT FROM u.device AND r.inode = u.inode;
 CREATE TEMP TABLE file_cards_card AS
 SELECT coalesce(nullif(f.path, ''), format('inode {}', c.inode)) AS file,
-    coalesce(s.system, CASE WHEN c.device IS NOT NULL THEN device(c.device) ELSE '' END) AS system,
+    coalesce(s.system, CASE WHEN c.device IS NOT NULL THEN disk(c.device) ELSE '' END) AS system,
     c.*
 FROM file_cards_sum AS c LEFT JOIN operations_file AS f USING (device, inode)
 LEFT JOIN operations_system AS s USING (device);

@@ -25,7 +25,7 @@
 -- empty: no thread in scope made such a call while the log was recorded
 
 CREATE TEMP VIEW file_operations_all AS
-SELECT coalesce(s.system, CASE WHEN o.device IS NOT NULL THEN device(o.device) ELSE '' END)
+SELECT coalesce(s.system, CASE WHEN o.device IS NOT NULL THEN disk(o.device) ELSE '' END)
     AS system, o.call, o.to_ns - o.from_ns AS ns, o.result
 FROM operations_done AS o LEFT JOIN operations_system AS s USING (device)
 WHERE o.to_ns IS NOT NULL;

@@ -14,7 +14,7 @@
 -- empty: all pages that were needed were in memory
 
 CREATE TEMP TABLE cold AS
-SELECT coalesce(any_value(n.path), format('{} {}', device(f.device), f.inode)) AS file,
+SELECT coalesce(any_value(n.path), format('{} {}', disk(f.device), f.inode)) AS file,
     min(f.time) AS first, 4096 * count(DISTINCT (f.time, f.page)) AS bytes,
     count(DISTINCT f.tgid) AS processes
 FROM FILLED AS f LEFT JOIN (

@@ -19,9 +19,9 @@ SELECT f.device, f.inode, coalesce(g.time, -1) AS life, arg_max(f.path, f.time) 
 FROM DIRTY_FILE AS f ASOF LEFT JOIN writeback_gone AS g
     ON g.device = f.device AND g.inode = f.inode AND f.time >= g.time GROUP BY ALL;
 CREATE TEMP MACRO writeback_name(of_device, of_inode, path) AS CASE
-    WHEN of_inode = 0 THEN format('metadata of {}', device(of_device))
-    WHEN path IS NULL OR path = '' THEN format('inode {} of {}', of_inode, device(of_device))
-    ELSE format('{}:{}', device(of_device), path) END;
+    WHEN of_inode = 0 THEN format('metadata of {}', disk(of_device))
+    WHEN path IS NULL OR path = '' THEN format('inode {} of {}', of_inode, disk(of_device))
+    ELSE format('{}:{}', disk(of_device), path) END;
 -- Threads that write for others: what they make dirty is part of writing. Programs may have such
 -- names as well. Logs of before do not say which thread is one of the kernel: there names decide.
 CREATE TEMP MACRO writeback_of_kernel(source) AS TABLE

@@ -49,16 +49,16 @@ SELECT device, idle, 1 - sum(to_ns - from_ns) / (SELECT greatest(to_ns, 1) FROM 
 FROM whole GROUP BY device, idle;
 
 -- table
-SELECT device(device) AS device, idle, clean, cycles, 2 * cycles AS superblocks,
+SELECT disk(device) AS device, idle, clean, cycles, 2 * cycles AS superblocks,
     4 * cycles AS flushes, longest
 FROM clean_time ORDER BY device, idle;
 
 -- picture
-SELECT idle, clean, device(device) AS device FROM clean_time ORDER BY device, idle;
+SELECT idle, clean, disk(device) AS device FROM clean_time ORDER BY device, idle;
 
 -- finding
 SELECT format('With a dirty bit and an idle time of 1 s, {} would be clean for {:.1f} % of the '
-    'time, for {:,} more writes of the superblock.', device(device), 100 * clean, 2 * cycles)
+    'time, for {:,} more writes of the superblock.', disk(device), 100 * clean, 2 * cycles)
 FROM clean_time WHERE idle = 1000000000 ORDER BY cycles DESC, device LIMIT 1;
 
 -- warning

@@ -48,7 +48,7 @@ FROM (
 
 -- table
 WITH e AS (SELECT greatest(to_ns, 1) AS ns FROM klogger.recording)
-SELECT device(device) AS device, count(*) AS dirtied,
+SELECT disk(device) AS device, count(*) AS dirtied,
     any_value(most) AS most, sum(coalesce(to_ns, e.ns) - from_ns) / any_value(e.ns) AS mean,
     quantile_disc(to_ns - from_ns, 0.5) AS p50, quantile_disc(to_ns - from_ns, 0.99) AS p99,
     max(to_ns - from_ns) AS max, count(*) FILTER (to_ns IS NULL) AS still
@@ -69,13 +69,13 @@ WITH bin AS (
     FROM (SELECT * FROM top, bin) AS b JOIN top AS t USING (device)
     ASOF JOIN dirty_set_count AS c ON c.device = b.device AND b.from_ns >= c.time
 )
-SELECT from_ns, to_ns, max(inodes)::BIGINT AS inodes, device(device) AS device FROM seen
+SELECT from_ns, to_ns, max(inodes)::BIGINT AS inodes, disk(device) AS device FROM seen
 GROUP BY ALL ORDER BY device, from_ns;
 
 -- finding
 SELECT format('At most {:,} inodes of {} were dirty at once; of {:,} that became dirty, half were '
     'clean again after {} or less.', (SELECT max(inodes)::BIGINT FROM dirty_set_count AS c
-        WHERE c.device = w.device), device(device), count(*),
+        WHERE c.device = w.device), disk(device), count(*),
     duration(quantile_disc(to_ns - from_ns, 0.5)))
 FROM dirty_set_whole AS w GROUP BY device HAVING count(to_ns) > 0
 ORDER BY count(*) DESC, device LIMIT 1;

@@ -32,7 +32,7 @@ SELECT program, device, inode, life, inode_dirt(bit_or(flags)::UTINYINT) AS how,
 FROM with_program('idle_first') GROUP BY program, device, inode, life;
 
 -- table
-SELECT program, device(device) AS device, writeback_name(device, inode, path) AS file, how, times,
+SELECT program, disk(device) AS device, writeback_name(device, inode, path) AS file, how, times,
     times / sum(times) OVER (PARTITION BY device) AS of_all, idle
 FROM idle_dirtiers LEFT JOIN writeback_file USING (device, inode, life)
 ORDER BY times DESC, program, file;
@@ -44,7 +44,7 @@ ORDER BY times DESC, culprit LIMIT 15;
 
 -- finding
 SELECT format('{} made {} dirty {:,} times after a second or more without any change, {:.0f} % of '
-    'such times.', program, device(device), times, 100 * share)
+    'such times.', program, disk(device), times, 100 * share)
 FROM (
     SELECT program, device, sum(times)::BIGINT AS times,
         sum(times) / sum(sum(times)) OVER (PARTITION BY device) AS share

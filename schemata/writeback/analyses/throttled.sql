@@ -38,7 +38,7 @@ SELECT r.time, r.pid, r.device, writeback_big(r.took) AS ns, r.kind,
 FROM WB_RESUMED AS r ASOF LEFT JOIN throttled_pause AS p
     ON r.kind = 1 AND r.pid = p.tid AND r.time >= p.time;
 CREATE TEMP TABLE throttled AS
-SELECT program, why, device(device) AS device, count(*) AS waits, writeback_big(sum(ns)) AS waited,
+SELECT program, why, disk(device) AS device, count(*) AS waits, writeback_big(sum(ns)) AS waited,
     sum(ns) / (SELECT greatest(to_ns, 1) FROM klogger.recording) AS of_time,
     quantile_disc(ns, 0.5) AS p50, max(ns) AS max, avg(fill) AS fill,
     (avg(rate) * writeback_page())::BIGINT AS rate
@@ -58,5 +58,5 @@ SELECT format('{} waited {} for writing back, {:,} {}: {}, {}.', program, durati
 FROM throttled ORDER BY waited DESC, program, why LIMIT 1;
 
 -- histogram
-SELECT program, why, device(device) AS device, klogger.histogram_of(ns) AS each
+SELECT program, why, disk(device) AS device, klogger.histogram_of(ns) AS each
 FROM klogger.with_program('throttled_wait') GROUP BY ALL;

@@ -41,11 +41,11 @@ FROM writers_dirtied AS d LEFT JOIN writers_written AS w USING (device, period)
 LEFT JOIN writers_waited AS s USING (period) GROUP BY d.device, d.writers;
 
 -- table
-SELECT device(device) AS device, writers, time, dirtied, written, mean, files, waited FROM writers
+SELECT disk(device) AS device, writers, time, dirtied, written, mean, files, waited FROM writers
 ORDER BY device, writers;
 
 -- picture
-SELECT format('{}: {:02}', device(device), writers) AS writers, written FROM writers
+SELECT format('{}: {:02}', disk(device), writers) AS writers, written FROM writers
 ORDER BY device, writers LIMIT 40;
 
 -- finding
@@ -55,6 +55,6 @@ WITH ends AS (
     FROM writers WHERE mean IS NOT NULL GROUP BY device HAVING count(*) > 1
 )
 SELECT format('{}: the mean write was {:.0f} KiB with {:,} {}, and {:.0f} KiB with {:,}.',
-    device(device), few_mean / 1024, few, CASE few WHEN 1 THEN 'writer' ELSE 'writers' END,
+    disk(device), few_mean / 1024, few, CASE few WHEN 1 THEN 'writer' ELSE 'writers' END,
     many_mean / 1024, many)
 FROM ends ORDER BY time DESC, device LIMIT 1;

@@ -75,11 +75,11 @@ SELECT d.device, d.writers, s.time, (d.bytes / (s.time / 1e9))::BIGINT AS rate, 
 FROM done AS d JOIN spent AS s USING (device, writers);
 
 -- table
-SELECT * REPLACE (device(device) AS device) FROM writers_requests
+SELECT * REPLACE (disk(device) AS device) FROM writers_requests
 ORDER BY writers_requests.device, writers;
 
 -- picture
-SELECT format('{}: {:02}', device(device), writers) AS shown, mean FROM writers_requests
+SELECT format('{}: {:02}', disk(device), writers) AS shown, mean FROM writers_requests
 ORDER BY device, writers LIMIT 40;
 
 -- finding
@@ -91,7 +91,7 @@ WITH ends AS (
     GROUP BY device HAVING count(*) > 1
 )
 SELECT format('{}: with {:,} {} the mean request was {:.0f} KiB, and {:.0f} % began where the one '
-    'before ended; with {:,}, {:.0f} KiB and {:.0f} %.', device(device), few,
+    'before ended; with {:,}, {:.0f} KiB and {:.0f} %.', disk(device), few,
     CASE few WHEN 1 THEN 'writer' ELSE 'writers' END, few_mean / 1024, 100 * few_sequential, many,
     many_mean / 1024, 100 * many_sequential)
 FROM ends ORDER BY time DESC, device LIMIT 1;

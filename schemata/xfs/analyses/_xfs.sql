@@ -60,4 +60,4 @@ SELECT time, tid AS pid, place(how) AS how, took, device, agno, agbno, got, want
 FROM XFS_ALLOC WHERE (place(how) = 'xfs_alloc_vextent_finish')
     = coalesce((SELECT bool_or(place(how) = 'xfs_alloc_vextent_finish') FROM XFS_ALLOC), false);
 
-CREATE TEMP MACRO xfs_file(device, inode) AS format('{}:{}', device(device), inode);
+CREATE TEMP MACRO xfs_file(device, inode) AS format('{}:{}', disk(device), inode);

@@ -41,7 +41,7 @@ SELECT device, count(*) AS writes, xfs_ns(sum(bytes)) AS bytes,
 FROM LOG_WRITE GROUP BY device;
 
 -- table
-SELECT device(device) AS device, coalesce(pushed, 0) AS pushed, coalesce(pinned, 0) AS pinned,
+SELECT disk(device) AS device, coalesce(pushed, 0) AS pushed, coalesce(pinned, 0) AS pinned,
     coalesce(locked, 0) AS locked, coalesce(flushing, 0) AS flushing,
     (pinned + locked) / nullif(pushed + pinned + locked + flushing, 0) AS stuck,
     coalesce(writes, 0) AS writes, coalesce(bytes, 0) AS bytes, used_mean, used_max, reserved_max
@@ -58,7 +58,7 @@ WITH slot AS (
     SELECT *, coalesce(lead(time) OVER (PARTITION BY device ORDER BY n),
         (SELECT to_ns FROM klogger.recording)) AS to_ns FROM slot
 )
-SELECT time AS from_ns, to_ns, device(device) AS row, what, low, high FROM (
+SELECT time AS from_ns, to_ns, disk(device) AS row, what, low, high FROM (
     SELECT time, to_ns, device, 'used' AS what, 0.0 AS low, used AS high FROM next
     UNION ALL SELECT time, to_ns, device, 'reserved', used, all_of_it FROM next)
 ORDER BY device, time, what DESC LIMIT 8000;
@@ -68,5 +68,5 @@ WITH worst AS (
     SELECT device, pinned, locked, pinned + locked + pushed + flushing AS tries
     FROM ail_pushes WHERE pinned + locked > 0 ORDER BY pinned + locked DESC, device LIMIT 1)
 SELECT format('Of {:,} tries to write back what fills the log of {}, {:,} failed because the log'
-    ' had not got it yet, and {:,} because it was locked.', tries, device(device), pinned, locked)
+    ' had not got it yet, and {:,} because it was locked.', tries, disk(device), pinned, locked)
 FROM worst;

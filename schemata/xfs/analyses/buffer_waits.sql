@@ -30,7 +30,7 @@ WITH one AS (
 )
 SELECT program, why, max_by(caller, waits) AS caller, xfs_ns(sum(waits)) AS waits,
     xfs_ns(sum(waited)) AS waited, flatten(list(all_ns)) AS all_ns,
-    max_by(format('{} {}', device(device), sector), waited) AS busiest
+    max_by(format('{} {}', disk(device), sector), waited) AS busiest
 FROM one GROUP BY program, why;
 
 -- table

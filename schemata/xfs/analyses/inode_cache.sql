@@ -30,7 +30,7 @@ SELECT device, 'inactivated', count(*), xfs_ns(quantile_disc(waited, 0.5)), xfs_
 FROM INACTIVE GROUP BY device;
 
 -- table
-SELECT device(device) AS device, what, times, waited, waited_max, took, took_max
+SELECT disk(device) AS device, what, times, waited, waited_max, took, took_max
 FROM inode_cache ORDER BY inode_cache.device, times DESC, what LIMIT 200;
 
 -- picture
@@ -43,6 +43,6 @@ FROM inode_cache WHERE what IN ('found', 'missed', 'recycled')
 HAVING sum(times) FILTER (what IN ('found', 'recycled')) > 0;
 
 -- histogram
-SELECT device(device) AS device, 'inactivated' AS what,
+SELECT disk(device) AS device, 'inactivated' AS what,
     klogger.histogram_of(xfs_ns(waited)) AS waits, klogger.histogram_of(xfs_ns(took)) AS each
 FROM INACTIVE GROUP BY ALL;
