@@ -78,7 +78,7 @@ impl Session {
         self.notes.append(&mut writer.notes);
         let snapshots = self.snapshots.take().map(|s| s.end(|| self.raw_stacks()));
         self.end_segments(&events);
-        let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
+        let mut ledger = self.ledger(&ends, &mut writer, late, (start_ns, end_ns));
         let snapshots::Ended { taken, entries } = snapshots.unwrap_or_default();
         ledger.snapshots = taken;
         ledger.entries.extend(entries);
@@ -192,7 +192,13 @@ impl Session {
     }
 
     /// Everything that the recording has lost.
-    fn ledger(&mut self, ends: &[Finished], writer: &Ended, late: u64, span: (u64, u64)) -> Ledger {
+    fn ledger(
+        &mut self,
+        ends: &[Finished],
+        writer: &mut Ended,
+        late: u64,
+        span: (u64, u64),
+    ) -> Ledger {
         let entries = ledger::of_engines(&self.engines, &self.layouts, ends, span);
         let mut ledger = Ledger { entries, ..Ledger::default() };
         ledger::place_ringless(&mut ledger.entries, &writer.came);
@@ -207,7 +213,7 @@ impl Session {
             let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
             ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
         }
-        ledger.entries.extend(ledger::unnamed(writer.unnamed(), span));
+        ledger.entries.extend(writer.of_taps(span));
         if let Some(why) = &writer.listener_error {
             let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
             ledger.entries.push(entry.detail(why));
