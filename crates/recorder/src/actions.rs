@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What the recorder does because a trigger fired.
 //!
-//! The writer thread finds the hits among the records that pass it ([`finder`]). It counts them,
+//! The writer thread finds the hits among the records that pass it ([`Finder`]). It counts them,
 //! and hands over those that actions are due for, of which there are few: see [`Limit`]. The thread
 //! of the recording takes the actions. A command runs beside it ([`run`]).
 //!
@@ -9,12 +9,11 @@
 //!
 //! [`Limit`]: klogger_log::trigger::Limit
 
-pub mod finder;
-mod limiter;
+pub mod limiter;
 pub mod run;
 pub mod watcher;
 
-use finder::Finder;
+use crate::taps::triggers::{Finder, Outlet};
 use klogger_engines::losses::Fired;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::ledger::{Entry, Key, TriggerCount};
@@ -118,7 +117,7 @@ impl Actions {
         bell.set_nonblocking(true)?;
         ring.set_nonblocking(true)?;
         let tallies = Tallies::new(triggers.len());
-        let finder = Finder::new(triggers, layouts, tallies.clone(), finder::Outlet { to, ring });
+        let finder = Finder::new(triggers, layouts, tallies.clone(), Outlet { to, ring });
         let actions = Actions {
             triggers: triggers.to_vec(),
             commands: RefCell::new(Commands::new()?),

@@ -24,6 +24,7 @@ pub mod segments;
 mod session;
 pub mod snapshots;
 pub mod socket;
+mod taps;
 mod watch;
 mod workload;
 mod writer;

@@ -9,7 +9,7 @@
 use klogger_engines::left_names::{LeftName, LeftNames};
 use klogger_engines::scope::{SCOPE_BYTES, Scope};
 use klogger_log::builtin::Builtin as Kind;
-use klogger_log::record::SizeTable;
+use klogger_log::record::Record;
 use klogger_os::clocks::{self, Clocks};
 use klogger_os::processes::{self, Named};
 use klogger_ring::block::Builtin;
@@ -114,7 +114,6 @@ impl Answer {
 
 /// What is known of the names of threads.
 pub struct ThreadNames {
-    sizes: SizeTable,
     events: Vec<Fields>,
     scope: Scope,
     left: Option<LeftNames>,
@@ -141,7 +140,6 @@ impl ThreadNames {
         let mut threads = vec![Fields::default(); last + 1];
         events.iter().for_each(|event| threads[usize::from(event.id)] = fields(event));
         ThreadNames {
-            sizes: SizeTable::new(events),
             events: threads,
             scope,
             left,
@@ -152,9 +150,9 @@ impl ThreadNames {
         }
     }
 
-    /// Notes the ids in the records of a CPU. `base`: not later than the earliest of them.
-    pub fn see(&mut self, records: &[u8], base: u64) {
-        for record in self.sizes.records(records) {
+    /// Notes the ids in records of a CPU. `base`: not later than the earliest of them.
+    pub fn see<'a>(&mut self, records: impl Iterator<Item = Record<'a>>, base: u64) {
+        for record in records {
             let Some(fields) = self.events.get(usize::from(record.id())) else { continue };
             let own = fields.kind.map(|kind| (kind, id_at(record.bytes, fields.pid)));
             if let Some((Kind::Fork | Kind::Exec | Kind::Rename, tid)) = own {

@@ -3,15 +3,13 @@
 
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
-use crate::actions::finder::Finder;
 use crate::destination::Destination;
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
-use crate::names::ThreadNames;
-use crate::segments::Seams;
 use crate::snapshots::Sources;
-use crate::snapshots::history::History;
+use crate::taps::seams::Seams;
+use crate::taps::{Consumers, File};
 use crate::watch::Watch;
 use crate::writer::{LogWriter, Names};
 use klogger_engines::cpu_rings::CpuRings;
@@ -61,18 +59,12 @@ pub struct Pipeline {
 pub struct Log {
     pub writer: Writer<Destination>,
     pub start_ns: u64,
-    /// In a recording of some threads.
-    pub threads: Option<ThreadNames>,
-    /// If somebody follows the recording.
-    pub feed: Option<Feed>,
-    /// An engine drains rings of programs.
-    pub programs: bool,
-    /// If there may be snapshots.
-    pub history: Option<Arc<History>>,
-    /// If there are triggers.
-    pub finder: Option<Finder>,
     /// If it consists of segments.
     pub seams: Option<Seams>,
+    /// An engine drains rings of programs.
+    pub programs: bool,
+    /// Who else gets what comes.
+    pub consumers: Consumers,
 }
 
 /// A pipeline whose input has ended.
@@ -219,26 +211,14 @@ impl Pipeline {
 
     /// From here on there is a file.
     pub fn write(&mut self, log: Log) {
-        let Log { writer, start_ns, threads, feed, programs, history, finder, seams } = log;
+        let Log { writer, start_ns, seams, programs, mut consumers } = log;
         let mut sources = self.handing_over(programs);
-        let finder = finder.map(|mut finder| {
-            finder.watcher().into_iter().for_each(|watcher| watcher.await_all(&sources));
-            sources.extend(finder.watcher().is_some().then_some(Source::Triggers));
-            finder
-        });
-        let log = LogWriter::new(
-            writer,
-            self.outlet.builtin.clone(),
-            self.outlet.status.clone(),
-            self.outlet.pool.clone(),
-            start_ns,
-        )
-        .naming(threads)
-        .divided(seams)
-        .feeding(feed)
-        .followed(self.outlet.followed.clone(), sources)
-        .keeping(history)
-        .finding(finder);
+        if consumers.finder.as_mut().is_some_and(|finder| finder.await_all(&sources)) {
+            sources.push(Source::Triggers);
+            consumers.feed.iter().for_each(|feed| feed.until(Source::Triggers, 0));
+        }
+        let log = LogWriter::new(writer, seams, consumers, &self.outlet, start_ns)
+            .followed(self.outlet.followed.clone(), sources);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -372,35 +352,39 @@ fn start_writer(
 
 impl Ended {
     pub fn summary(&self) -> Summary {
-        self.writer.as_ref().map(LogWriter::summary).unwrap_or_default()
+        self.file().map(File::summary).unwrap_or_default()
     }
 
-    /// How many threads have no name in the log.
-    pub fn unnamed(&self) -> u64 {
-        self.writer.as_ref().map_or(0, LogWriter::unnamed)
+    fn file(&self) -> Option<&File> {
+        self.writer.as_ref().map(LogWriter::file)
+    }
+
+    /// What the ledger says of those who got what came.
+    pub fn of_taps(&mut self, span: (u64, u64)) -> Vec<Entry> {
+        self.writer.as_mut().map(|writer| writer.of_taps(span)).unwrap_or_default()
     }
 
     /// The addresses of data in the events of the last file.
     pub fn data(&self) -> Seen {
-        self.writer.as_ref().map_or_else(Seen::data, |writer| writer.data().clone())
+        self.file().map_or_else(Seen::data, |file| file.data().clone())
     }
 
     /// What could not be written, for the ledger.
     pub fn discarded(&self, why: &str) -> Vec<Entry> {
-        self.writer.as_ref().map(|w| w.discarded(why)).unwrap_or_default()
+        self.file().map(|file| file.discarded(why)).unwrap_or_default()
     }
 
     /// Of a ledger of the whole recording, what is for the last segment.
     pub fn untold(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
         match &mut self.writer {
-            Some(writer) => writer.untold(entries),
+            Some(writer) => writer.file_mut().untold(entries),
             None => entries,
         }
     }
 
     /// What is said of segments that were removed.
     pub fn removed(&self) -> Option<Entry> {
-        self.writer.as_ref().and_then(LogWriter::removed)
+        self.file().and_then(File::removed)
     }
 
     /// Why writing failed, if it did.

@@ -13,7 +13,6 @@ use self::status::Rate;
 use super::checks::{check_clocks, check_decodings, check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, enums, file};
 use crate::actions::Actions;
-use crate::actions::finder::Finder;
 use crate::actions::watcher::Watcher;
 use crate::destination::{Destination, is_stdout};
 use crate::file::Place;
@@ -27,6 +26,8 @@ use crate::rescue::rings;
 use crate::scope::put_in_scope;
 use crate::snapshots::history::History;
 use crate::snapshots::{self, Snapshots};
+use crate::taps::Consumers;
+use crate::taps::triggers::Finder;
 use crate::workload::{Held, Running, SIGNALS};
 use klogger_engines::engine::{Engine, Moment, Start};
 use klogger_engines::request::Request;
@@ -246,7 +247,7 @@ impl Session {
             discard(place.as_ref());
             cannot_write(&self.log(), e)
         });
-        let (mut writer, names) = (started?, self.thread_names(&preamble)?);
+        let (mut writer, threads) = (started?, self.thread_names(&preamble)?);
         let seams = self.seams(&preamble, &mut writer);
         let follower = self.options.follower.take();
         let history = self.start_snapshots(pipeline, &preamble);
@@ -261,16 +262,8 @@ impl Session {
         }
         let programs = self.engines.iter().any(|engine| engine.info().finds_programs);
         let writer = writer.forgetting(alone);
-        pipeline.write(Log {
-            writer,
-            start_ns,
-            threads: names,
-            feed,
-            programs,
-            history,
-            finder,
-            seams,
-        });
+        let consumers = Consumers { threads, finder, feed, history };
+        pipeline.write(Log { writer, start_ns, seams, programs, consumers });
         self.first_events(pipeline, &preamble, &there);
         let started = self.start_engines(pipeline, held.as_ref());
         started.inspect_err(|_| discard(place.as_ref()))?;
@@ -291,7 +284,7 @@ impl Session {
         let others = triggers.filter(|(number, _)| !compiled.contains(number));
         let watcher = Watcher::new(others, preamble)
             .map_err(|e| Error::new(format!("--trigger: {}", e.message)).help(e.help))?;
-        Ok(Some(finder.watching(watcher)))
+        Ok(Some(finder.watching(watcher, !compiled.is_empty())))
     }
 
     /// What the log is written to, and where it is unless that is standard output.

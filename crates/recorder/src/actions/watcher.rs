@@ -69,23 +69,21 @@ impl Watcher {
     }
 
     /// The records of a block.
-    pub fn see(&mut self, origin: Origin, time_base: u64, records: &[u8]) {
-        self.wanted.clear();
-        for record in self.sizes.records(records) {
-            if self.matcher.wants(record.id()) {
-                self.wanted.extend_from_slice(record.bytes);
-            }
-        }
-        if !self.wanted.is_empty() {
-            self.matcher.block(origin, time_base, &self.wanted);
-        }
+    pub fn see<'a>(
+        &mut self,
+        origin: Origin,
+        time_base: u64,
+        records: impl Iterator<Item = Record<'a>>,
+    ) {
+        look_at(&mut self.matcher, &mut self.wanted, (origin, time_base), records);
     }
 
     /// Events of the recorder itself, which wait here.
     pub fn own(&mut self, records: &[u8]) {
-        self.see(Origin::Recorder, self.own_base, records);
-        let held = |record: Record| (record.time(self.own_base), record.bytes.to_vec());
-        self.held.extend(self.sizes.records(records).map(held));
+        let Watcher { matcher, sizes, own_base, held, wanted, .. } = self;
+        look_at(matcher, wanted, (Origin::Recorder, *own_base), sizes.records(records));
+        let wait = |record: Record| (record.time(*own_base), record.bytes.to_vec());
+        held.extend(sizes.records(records).map(wait));
     }
 
     /// A source has handed over all its events before this time.
@@ -137,6 +135,23 @@ impl Watcher {
             own.extend_from_slice(&record);
         }
         fired.for_each(|fired| fired.log(&self.triggered, own));
+    }
+}
+
+/// Passes on the records that triggers are about. `place`: their stream, and the base of their
+/// times.
+fn look_at<'a>(
+    matcher: &mut Matcher<Source>,
+    wanted: &mut Vec<u8>,
+    place: (Origin, u64),
+    records: impl Iterator<Item = Record<'a>>,
+) {
+    wanted.clear();
+    for record in records.filter(|record| matcher.wants(record.id())) {
+        wanted.extend_from_slice(record.bytes);
+    }
+    if !wanted.is_empty() {
+        matcher.block(place.0, place.1, wanted);
     }
 }
 
@@ -194,7 +209,7 @@ mod tests {
             RecordBuilder::new(exec).int("pid", pid).finish(time, &mut bytes);
             bytes
         });
-        watcher.see(Origin::Cpu(0), 0, &exits.concat());
+        watcher.see(Origin::Cpu(0), 0, SizeTable::new(&events).records(&exits.concat()));
         for time in [103, 500] {
             let mut bytes = Vec::new();
             RecordBuilder::new(mark).int("number", 1).text("text", b"x").finish(time, &mut bytes);

@@ -3,12 +3,14 @@
 
 use super::*;
 use klogger_log::builder::RecordBuilder;
+use klogger_log::record::SizeTable;
 use klogger_os::Mapping;
 use klogger_toolchain::bundled;
 use std::sync::Arc;
 
 struct Story {
     builtin: Builtin,
+    sizes: SizeTable,
     names: ThreadNames,
     scope: Scope,
     records: Vec<u8>,
@@ -21,20 +23,26 @@ impl Story {
         let events: Vec<_> = schema.events.iter().enumerate().map(layout).collect();
         let scope = Scope::new(Mapping::own(SCOPE_BYTES).unwrap());
         let names = ThreadNames::new(&events, scope.clone(), None, &[4_000_001]);
-        Story { builtin: Builtin(Arc::new(events)), names, scope, records: Vec::new() }
+        let (sizes, records) = (SizeTable::new(&events), Vec::new());
+        Story { builtin: Builtin(Arc::new(events)), sizes, names, scope, records }
     }
 
     fn log(&mut self, at: u64, event: impl Fn(&Builtin) -> RecordBuilder<'_>) {
         event(&self.builtin).finish(at, &mut self.records);
     }
 
+    /// All that was logged comes.
+    fn come(&mut self) {
+        self.names.see(self.sizes.records(&std::mem::take(&mut self.records)), 0);
+    }
+
     /// (thread, name, since), of a look-up after all that was logged.
     fn seen(&mut self, last: bool) -> Vec<(u32, Vec<u8>, u64)> {
-        self.names.see(&std::mem::take(&mut self.records), 0);
+        self.come();
         self.names.looked = Instant::now() - PAUSE;
         let mut out = Vec::new();
         self.names.look_up(&self.builtin, last, &mut out);
-        let size = self.names.sizes.size(&out).unwrap_or(1);
+        let size = self.sizes.size(&out).unwrap_or(1);
         let layout = self.builtin.0.iter().find(|e| e.name == "PROCESS_SEEN").unwrap();
         let at =
             |name: &str| layout.fields.iter().find(|f| f.name == name).unwrap().offset as usize;
@@ -122,7 +130,7 @@ fn ids_beyond_the_limit_are_counted() {
     for n in 0..WAITING_MAX as i64 + 7 {
         story.log(1, |b| b.event("PROCESS_FORK").int("pid", 1).int("parent", 3_000_000 + n));
     }
-    story.names.see(&std::mem::take(&mut story.records), 0);
+    story.come();
     assert_eq!(story.names.unnamed(), 7);
     assert_eq!((story.seen(true), story.names.unnamed()), (vec![], WAITING_MAX as u64 + 7));
 }

@@ -9,6 +9,7 @@ use crate::hung::Watched;
 use crate::ledger;
 use crate::pipeline::{Log, Pipeline};
 use crate::rescue::check_whole;
+use crate::taps::Consumers;
 use crate::writer::Names;
 use klogger_engines::request::{FIRST_ID, schema_text};
 use klogger_engines::user::{
@@ -197,12 +198,9 @@ pub fn save(
         writer: Writer::new(Destination::File(Watched::new(output, log)), &preamble, compression)
             .map_err(|e| cannot_write(output, e))?,
         start_ns,
-        threads: None,
-        feed: None,
-        programs: true,
-        history: None,
-        finder: None,
         seams: None,
+        programs: true,
+        consumers: Consumers::default(),
     });
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue =

@@ -6,8 +6,7 @@ use klogger_log::event::EventRef;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{KnownThread, Preamble};
 use klogger_log::process::Processes;
-use klogger_log::record::SizeTable;
-use klogger_log::writer::EventBlock;
+use klogger_log::record::Record;
 
 /// Threads at most.
 const THREADS_MAX: usize = 32 << 10;
@@ -18,8 +17,7 @@ const PENDING_MAX: usize = 16 << 10;
 type Pending = (u64, usize, Vec<u8>);
 
 /// The names of threads, as of the last block.
-pub(super) struct Names {
-    sizes: SizeTable,
+pub struct Names {
     /// By event id: which of the preamble's events, if it is about a thread.
     about: Vec<Option<usize>>,
     pending: Vec<Pending>,
@@ -28,18 +26,13 @@ pub(super) struct Names {
 
 impl Names {
     pub fn new(preamble: &Preamble) -> Names {
-        let mut names = Names {
-            sizes: SizeTable::default(),
-            about: Vec::new(),
-            pending: Vec::new(),
-            table: Processes::live(preamble),
-        };
+        let mut names =
+            Names { about: Vec::new(), pending: Vec::new(), table: Processes::live(preamble) };
         names.learn(preamble);
         names
     }
 
     pub fn learn(&mut self, preamble: &Preamble) {
-        self.sizes = SizeTable::new(&preamble.events);
         let ids = preamble.events.iter().map(|e| usize::from(e.id) + 1).max().unwrap_or(0);
         self.about = vec![None; ids];
         for (index, event) in preamble.events.iter().enumerate() {
@@ -49,20 +42,21 @@ impl Names {
         self.table.extend(preamble);
     }
 
-    /// Notes the events about threads in a block; returns the last time in it.
-    pub fn see(&mut self, block: &EventBlock, preamble: &Preamble) -> u64 {
-        let mut last = block.time_base;
-        for record in self.sizes.records(block.records) {
-            let time = record.time(block.time_base);
-            last = last.max(time);
+    /// Notes the events about threads in a block.
+    pub fn see<'a>(
+        &mut self,
+        records: impl Iterator<Item = Record<'a>>,
+        time_base: u64,
+        preamble: &Preamble,
+    ) {
+        for record in records {
             if let Some(Some(index)) = self.about.get(usize::from(record.id())) {
-                self.pending.push((time, *index, record.bytes.to_vec()));
+                self.pending.push((record.time(time_base), *index, record.bytes.to_vec()));
             }
         }
         if self.pending.len() >= PENDING_MAX {
             self.apply(preamble);
         }
-        last
     }
 
     /// The threads that had names at the last block, for a segment that begins at `start_ns`.

@@ -3,14 +3,19 @@
 
 use super::closer::finish;
 use super::*;
+use crate::destination::Destination;
+use crate::hung::Watched;
 use crate::writer::Names;
 use klogger_log::ledger::Ledger;
-use klogger_log::writer::Sink;
+use klogger_log::origin::Origin;
+use klogger_log::preamble::Preamble;
+use klogger_log::segments;
+use klogger_log::writer::{Compression, EventBlock, Sink, Writer};
 use klogger_os::outputs;
 use klogger_ring::block::Builtin;
 use klogger_toolchain::bundled;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::thread;
 

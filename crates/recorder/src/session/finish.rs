@@ -22,6 +22,7 @@ use klogger_log::writer::Summary;
 use klogger_os as os;
 use klogger_os::{Error, Signal};
 use klogger_ring::block::Builtin;
+use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
@@ -30,8 +31,27 @@ use std::time::{Duration, Instant};
 /// How long a command may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// What is left when the pipeline has ended.
+struct Rest {
+    writer: Ended,
+    ends: Vec<Finished>,
+    /// How often no buffer was free for rings of programs.
+    late: u64,
+    snapshots: snapshots::Ended,
+}
+
+/// What a log ends with.
+struct Ending {
+    names: Names,
+    /// Of the whole recording, which the user is told.
+    ledger: Ledger,
+    /// Of the log, or its last segment.
+    last: Ledger,
+}
+
 impl Session {
-    /// Waits for the end and completes the recording. `attach`: how long preparation took.
+    /// Waits for the end and completes the recording, step by step. `attach`: how long preparation
+    /// took.
     pub(super) fn record(
         mut self,
         mut pipeline: Pipeline,
@@ -43,8 +63,39 @@ impl Session {
         let _hung = hung::Watch::start(self.options.tell_hung);
         // If the reader of the pipe does not read, all threads may wait for it.
         let _second = piped.then(os::SecondEnds::begin);
-        let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
-        if piped {
+        let events = pipeline.builtin().clone();
+
+        let (interrupted, status) = self.end_of_workload(&mut pipeline, &mut workload, tell);
+        let span = (workload.start_ns, self.end_of_events(&pipeline));
+        let polls = self.end_of_sources(&pipeline, span);
+        let mut rest = self.end_of_pipeline(pipeline, &events);
+        let ending = self.account(&mut rest, polls, span);
+        let (summary, write_error) = finish(rest.writer, &ending, span.1);
+
+        self.tell_if_none_came(&summary, &events);
+        Ok(Outcome {
+            summary,
+            ledger: ending.ledger,
+            elapsed: Duration::from_nanos(span.1.saturating_sub(span.0)),
+            attach,
+            status,
+            interrupted: interrupted.map(|s| s.number),
+            stopped: self.stopped.take(),
+            write_error,
+            notes: self.notes,
+        })
+    }
+
+    /// Waits for the end of what is recorded. Returns the signal that came before it, if one did,
+    /// and the command's status, if there is a command.
+    fn end_of_workload(
+        &mut self,
+        pipeline: &mut Pipeline,
+        workload: &mut Workload,
+        tell: &mut dyn FnMut(&Message),
+    ) -> (Option<Signal>, Option<ExitStatus>) {
+        let interrupted = self.wait_for_end(pipeline, workload, tell);
+        if is_stdout(&self.options.output) {
             os::end_by_signals();
         }
         if let Some(trigger) = &*self.stopped.borrow() {
@@ -54,14 +105,23 @@ impl Session {
         if let Some(scope) = self.scope() {
             wait_for_last_events(scope, workload.running.as_ref(), &self.followed);
         }
+        (interrupted, status)
+    }
+
+    /// Logs what exists now, and switches all events off. Returns when the recording ended: what
+    /// follows takes time and is no part of it.
+    fn end_of_events(&mut self, pipeline: &Pipeline) -> u64 {
         if !pipeline.status().has_failed() {
-            self.list(&pipeline, Moment::End);
+            self.list(pipeline, Moment::End);
             self.poller.read_all();
         }
         self.engines.iter().for_each(|engine| engine.disable());
-        // What follows takes time and is no part of the recording.
-        let end_ns = os::monotonic_ns();
-        let (start_ns, elapsed_ns) = (workload.start_ns, end_ns.saturating_sub(workload.start_ns));
+        os::monotonic_ns()
+    }
+
+    /// Has all that was logged handed over, and what follows from it: names of threads, while the
+    /// probes are still there, and the last actions. Returns what the ledger says of polled files.
+    fn end_of_sources(&mut self, pipeline: &Pipeline, span: (u64, u64)) -> Vec<Entry> {
         if self.options.request.target.is_scoped() && !pipeline.status().has_failed() {
             pipeline.name_threads();
         }
@@ -69,42 +129,35 @@ impl Session {
         for engine in &mut self.engines {
             self.notes.extend(engine.stop(&self.options.request));
         }
-        self.last_actions(&pipeline, end_ns);
-        let polls = self.poller.stop((start_ns, end_ns));
+        self.last_actions(pipeline, span.1);
+        self.poller.stop(span)
+    }
+
+    /// Ends the threads between the rings and the log, then those that make snapshots and complete
+    /// segments.
+    fn end_of_pipeline(&mut self, pipeline: Pipeline, events: &Builtin) -> Rest {
         let late = pipeline.status().late.load(Ordering::Relaxed);
+        // They would hold on to the rings.
         self.snapshots.iter().for_each(Snapshots::release);
-        let events = pipeline.builtin().clone();
         let (ends, mut writer) = pipeline.stop();
         self.notes.append(&mut writer.notes);
         let snapshots = self.snapshots.take().map(|s| s.end(|| self.raw_stacks()));
-        self.end_segments(&events);
-        let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
-        let snapshots::Ended { taken, entries } = snapshots.unwrap_or_default();
-        ledger.snapshots = taken;
-        ledger.entries.extend(entries);
+        self.end_segments(events);
+        Rest { writer, ends, late, snapshots: snapshots.unwrap_or_default() }
+    }
+
+    /// Works out what is lost, and the names of addresses.
+    fn account(&mut self, rest: &mut Rest, polls: Vec<Entry>, span: (u64, u64)) -> Ending {
+        let Rest { writer, ends, late, snapshots } = rest;
+        let mut ledger = self.ledger(ends, writer, *late, span);
+        ledger.snapshots = std::mem::take(&mut snapshots.taken);
+        ledger.entries.append(&mut snapshots.entries);
         ledger.entries.extend(polls);
         let names = self.names(&writer.data(), &mut ledger);
         ledger.entries.extend(ledger::missed());
-        // What the user is told is of all segments.
         let last = Ledger { entries: writer.untold(ledger.entries.clone()), ..ledger.clone() };
         ledger.entries.extend(writer.removed());
-        let (summary, failure) = (writer.summary(), writer.failure());
-        let (summary, write_error) = match writer.finish(&names, &last, end_ns) {
-            Ok(finished) => (finished, failure),
-            Err(e) => (summary, failure.or(Some(e))),
-        };
-        self.tell_if_none_came(&summary, &events);
-        Ok(Outcome {
-            summary,
-            ledger,
-            elapsed: Duration::from_nanos(elapsed_ns),
-            attach,
-            status,
-            interrupted: interrupted.map(|s| s.number),
-            stopped: self.stopped.take(),
-            write_error,
-            notes: self.notes,
-        })
+        Ending { names, ledger, last }
     }
 
     /// Waits until the workload is over or a signal ends the recording; the signal is returned.
@@ -192,7 +245,13 @@ impl Session {
     }
 
     /// Everything that the recording has lost.
-    fn ledger(&mut self, ends: &[Finished], writer: &Ended, late: u64, span: (u64, u64)) -> Ledger {
+    fn ledger(
+        &mut self,
+        ends: &[Finished],
+        writer: &mut Ended,
+        late: u64,
+        span: (u64, u64),
+    ) -> Ledger {
         let entries = ledger::of_engines(&self.engines, &self.layouts, ends, span);
         let mut ledger = Ledger { entries, ..Ledger::default() };
         ledger::place_ringless(&mut ledger.entries, &writer.came);
@@ -207,7 +266,7 @@ impl Session {
             let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
             ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
         }
-        ledger.entries.extend(ledger::unnamed(writer.unnamed(), span));
+        ledger.entries.extend(writer.of_taps(span));
         if let Some(why) = &writer.listener_error {
             let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
             ledger.entries.push(entry.detail(why));
@@ -249,5 +308,14 @@ impl Session {
             None => names,
         };
         names.with_kernel_data(data, ledger)
+    }
+}
+
+/// Completes the log. Returns what it has, and why it is not complete.
+fn finish(writer: Ended, ending: &Ending, end_ns: u64) -> (Summary, Option<io::Error>) {
+    let (summary, failure) = (writer.summary(), writer.failure());
+    match writer.finish(&ending.names, &ending.last, end_ns) {
+        Ok(finished) => (finished, failure),
+        Err(e) => (summary, failure.or(Some(e))),
     }
 }

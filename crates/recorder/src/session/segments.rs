@@ -4,7 +4,8 @@
 use super::Session;
 use crate::destination::Destination;
 use crate::pipeline::Pipeline;
-use crate::segments::{Closer, Job, Seams, Shelf, room};
+use crate::segments::{Closer, Job, Shelf, room};
+use crate::taps::seams::Seams;
 use crate::{file, ledger};
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Preamble, Segment};

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Finds the hits of triggers among the records that pass the writer thread.
 
-use super::limiter::Limiter;
-use super::watcher::Watcher;
-use super::{FiredBy, Hit, Tallies};
+use super::{Arrived, Batch, Found, Moment, Tap};
+use crate::actions::limiter::Limiter;
+use crate::actions::watcher::Watcher;
+use crate::actions::{FiredBy, Hit, Tallies};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
-use klogger_log::record::{Header, SizeTable};
+use klogger_log::record::{Header, Record};
 use klogger_log::trigger::Trigger;
-use klogger_log::trigger::matcher::Found;
+use klogger_log::trigger::matcher;
+use klogger_ring::block::Source;
 use klogger_schema::layout::EventLayout;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -25,13 +27,14 @@ pub struct Outlet {
 
 /// The side of the writer thread.
 pub struct Finder {
-    sizes: SizeTable,
     layouts: BTreeMap<u16, Arc<EventLayout>>,
     /// The id of `TRIGGERED`.
     triggered: u16,
     /// The last record of each CPU which is no `TRIGGERED`: the next block may begin with one.
     last: HashMap<Origin, Vec<u8>>,
     hits: Hits,
+    /// Some trigger is compiled into events.
+    compiled: bool,
     /// Of triggers that are compiled into no event.
     watcher: Option<Watcher>,
 }
@@ -52,7 +55,6 @@ impl Finder {
     ) -> Finder {
         let triggered = layouts.iter().find(|e| e.name == "TRIGGERED").map_or(0, |e| e.id);
         Finder {
-            sizes: SizeTable::new(layouts),
             layouts: layouts.iter().map(|e| (e.id, Arc::new(e.clone()))).collect(),
             triggered,
             last: HashMap::new(),
@@ -61,62 +63,55 @@ impl Finder {
                 tallies,
                 outlet,
             },
+            compiled: true,
             watcher: None,
         }
     }
 
-    /// Looks for the hits of triggers that are compiled into no event as well.
-    pub fn watching(self, watcher: Option<Watcher>) -> Finder {
-        Finder { watcher, ..self }
+    /// Looks for the hits of triggers that are compiled into no event as well. `compiled`: whether
+    /// there are others.
+    pub fn watching(self, watcher: Option<Watcher>, compiled: bool) -> Finder {
+        Finder { watcher, compiled, ..self }
     }
 
-    /// What finds the hits of triggers that are compiled into no event.
-    pub fn watcher(&mut self) -> Option<&mut Watcher> {
-        self.watcher.as_mut()
+    /// Waits for these sources, which are there from the beginning, with all that is compiled into
+    /// no event. Returns whether there is any.
+    pub fn await_all(&mut self, sources: &[Source]) -> bool {
+        self.watcher.iter_mut().for_each(|watcher| watcher.await_all(sources));
+        self.watcher.is_some()
     }
 
-    /// Events that a later block may contain.
-    pub fn add(&mut self, addition: &Addition) {
-        self.sizes.add(&addition.events);
-        self.layouts.extend(addition.events.iter().map(|e| (e.id, Arc::new(e.clone()))));
-        self.watcher.iter_mut().for_each(|watcher| watcher.add(addition));
-    }
-
-    /// The recorder's own events, of which those that need not wait are appended to `own`.
-    pub fn own(&mut self, records: &[u8], own: &mut Vec<u8>) {
-        match &mut self.watcher {
-            Some(watcher) => watcher.own(records),
-            None => own.extend_from_slice(records),
-        }
-    }
-
-    /// Looks for the hits of triggers that are compiled into no event, and appends them and other
-    /// events of the recorder to `own`. Returns up to which time they are there.
-    pub fn look(&mut self, own: &mut Vec<u8>) -> Option<u64> {
+    /// Looks for the hits of triggers that are compiled into no event.
+    fn look(&mut self) -> Found {
         let Finder { hits, layouts, watcher, .. } = self;
-        watcher.as_mut()?.look(own, &mut |found| hits.found(layouts, found))
+        let Some(watcher) = watcher else { return Found::default() };
+        let mut own = Vec::new();
+        let reached = watcher.look(&mut own, &mut |found| hits.found(layouts, found));
+        Found { own, until: reached.map(|reached_ns| (Source::Triggers, reached_ns)) }
     }
 
     /// The same for the last time: the recording ended at this time. `None`: it is not known.
-    pub fn finish(&mut self, end_ns: Option<u64>, own: &mut Vec<u8>) {
+    fn finish(&mut self, end_ns: Option<u64>) -> Found {
         let Finder { hits, layouts, watcher, .. } = self;
-        let Some(mut watcher) = watcher.take() else { return };
-        watcher.finish(end_ns.unwrap_or(0), own, &mut |found| hits.found(layouts, found));
+        let Some(mut watcher) = watcher.take() else { return Found::default() };
+        let mut own = Vec::new();
+        watcher.finish(end_ns.unwrap_or(0), &mut own, &mut |found| hits.found(layouts, found));
         for (trigger, count) in watcher.forgotten() {
             hits.tallies.with(trigger, |tally| tally.forgotten += count);
         }
+        Found { own, until: Some((Source::Triggers, u64::MAX)) }
     }
 
-    /// Looks through the records of a block.
-    pub fn see(&mut self, origin: Origin, time_base: u64, records: &[u8]) {
-        self.watcher.iter_mut().for_each(|watcher| watcher.see(origin, time_base, records));
-        // Triggers are compiled into events of the kernel only.
-        if origin.cpu().is_none() {
-            return;
-        }
+    /// Looks through the records of a CPU: triggers are compiled into events of the kernel only.
+    fn see<'a>(
+        &mut self,
+        origin: Origin,
+        time_base: u64,
+        records: impl Iterator<Item = Record<'a>>,
+    ) {
         let before = self.last.remove(&origin).unwrap_or_default();
         let mut last: &[u8] = &before;
-        for record in self.sizes.records(records) {
+        for record in records {
             if record.id() != self.triggered {
                 last = record.bytes;
                 continue;
@@ -137,8 +132,52 @@ impl Finder {
     }
 }
 
+impl Tap for Finder {
+    fn declared(&mut self, addition: &Addition) {
+        self.layouts.extend(addition.events.iter().map(|e| (e.id, Arc::new(e.clone()))));
+        self.watcher.iter_mut().for_each(|watcher| watcher.add(addition));
+    }
+
+    /// What cannot be written is no hit in the log.
+    fn block(&mut self, batch: &Batch, arrived: Arrived) {
+        if arrived.unwritable {
+            return;
+        }
+        let (origin, time_base) = (batch.block.origin, batch.block.time_base);
+        self.watcher.iter_mut().for_each(|w| w.see(origin, time_base, batch.records()));
+        if let (Origin::Cpu(_), true) = (origin, self.compiled) {
+            self.see(origin, time_base, batch.records());
+        }
+    }
+
+    /// Holds them back if hits may have to be sorted in among them.
+    fn own(&mut self, records: Vec<u8>) -> Vec<u8> {
+        match &mut self.watcher {
+            Some(watcher) => {
+                watcher.own(&records);
+                Vec::new()
+            }
+            None => records,
+        }
+    }
+
+    fn until(&mut self, source: Source, time_ns: u64) {
+        if source != Source::Triggers {
+            self.watcher.iter_mut().for_each(|watcher| watcher.until(source, time_ns));
+        }
+    }
+
+    fn turn(&mut self, moment: Moment) -> Found {
+        match moment {
+            Moment::Time => self.look(),
+            Moment::Ended(end_ns) => self.finish(end_ns),
+            Moment::Message | Moment::AllCame => Found::default(),
+        }
+    }
+}
+
 impl Hits {
-    fn found(&mut self, layouts: &BTreeMap<u16, Arc<EventLayout>>, found: Found) {
+    fn found(&mut self, layouts: &BTreeMap<u16, Arc<EventLayout>>, found: matcher::Found) {
         let layout = layouts.get(&found.id).filter(|_| !found.bytes.is_empty());
         let event = layout.map(|layout| (layout, found.bytes));
         let cpu = found.origin.and_then(Origin::cpu);
@@ -184,9 +223,16 @@ impl Hits {
 mod tests {
     use super::*;
     use klogger_log::builder::RecordBuilder;
+    use klogger_log::record::SizeTable;
     use klogger_log::trigger::parse;
     use klogger_toolchain::bundled;
     use std::sync::mpsc::{Receiver, sync_channel};
+
+    /// A block comes.
+    fn see(finder: &mut Finder, origin: Origin, time_base: u64, records: &[u8]) {
+        let layouts: Vec<EventLayout> = finder.layouts.values().map(|e| (**e).clone()).collect();
+        finder.see(origin, time_base, SizeTable::new(&layouts).records(records));
+    }
 
     fn finder() -> (Finder, Receiver<Hit>, Tallies, Vec<EventLayout>) {
         let layouts = bundled::builtin().unwrap().layouts(1);
@@ -223,9 +269,9 @@ mod tests {
         let one = [mark(&layouts, 1, 100), triggered(&layouts, 1, 7, 100)].concat();
         let two = triggered(&layouts, 2, 7, 100);
         let cpu = Origin::Cpu(3);
-        finder.see(cpu, 50, &one);
-        finder.see(Origin::Cpu(4), 50, &two);
-        finder.see(cpu, 50, &two);
+        see(&mut finder, cpu, 50, &one);
+        see(&mut finder, Origin::Cpu(4), 50, &two);
+        see(&mut finder, cpu, 50, &two);
         let found: Vec<Hit> = hits.try_iter().collect();
         let short: Vec<_> =
             found.iter().map(|h| (h.trigger, h.time_ns, h.cpu, h.event.is_some())).collect();
@@ -246,8 +292,8 @@ mod tests {
         let other_time = [mark(&layouts, 1, 99), triggered(&layouts, 1, 7, 100)].concat();
         let other_kind =
             [mark(&layouts, 1, 5_000_000_000), triggered(&layouts, 1, 6, 5_000_000_000)];
-        finder.see(Origin::Cpu(0), 0, &other_time);
-        finder.see(Origin::Cpu(0), 0, &other_kind.concat());
+        see(&mut finder, Origin::Cpu(0), 0, &other_time);
+        see(&mut finder, Origin::Cpu(0), 0, &other_kind.concat());
         assert!(hits.try_iter().all(|hit| hit.event.is_none()));
     }
 
@@ -255,10 +301,10 @@ mod tests {
     fn all_are_counted_and_few_are_handed_over() {
         let (mut finder, hits, tallies, layouts) = finder();
         let many: Vec<u8> = (0..1000).flat_map(|n| triggered(&layouts, 2, 7, 1_000 + n)).collect();
-        finder.see(Origin::Cpu(0), 0, &many);
+        see(&mut finder, Origin::Cpu(0), 0, &many);
         // Numbers that no trigger has are left alone.
-        finder.see(Origin::Cpu(0), 0, &triggered(&layouts, 0, 7, 1));
-        finder.see(Origin::Cpu(0), 0, &triggered(&layouts, 3, 7, 1));
+        see(&mut finder, Origin::Cpu(0), 0, &triggered(&layouts, 0, 7, 1));
+        see(&mut finder, Origin::Cpu(0), 0, &triggered(&layouts, 3, 7, 1));
         assert_eq!(hits.try_iter().map(|hit| hit.number).collect::<Vec<_>>(), [1, 2]);
         let tally = tallies.with(2, |t| *t).unwrap();
         assert_eq!((tally.logged, tally.acted, tally.suppressed), (1000, 2, 998));

@@ -59,11 +59,6 @@ impl Discarded {
         }
     }
 
-    /// How many records there are.
-    pub fn count(&self, records: &[u8]) -> u64 {
-        self.sizes.records(records).count() as u64
-    }
-
     pub fn entries(&self, why: &str) -> Vec<Entry> {
         let entry = |((id, cpu), missing): (&(u16, Option<u16>), &Missing)| {
             let entry = Entry::new(Key::DiskFull)
