@@ -25,8 +25,10 @@ REQUESTS, TRANSACTIONS, CLIENTS = 200_000, 8_000, 8
 QUICK, FULL = "klogger why --depth quick", "klogger why"
 STACKS, PERF = "klogger, all stacks", "perf record -g -e sched:sched_switch"
 DEPTHS = {
-    QUICK: ("quick",), FULL: ("full",), STACKS: ("quick", "--set", "waits.stacks=true", "--set", "waits.callers=true"),
-}  # fmt: skip
+    QUICK: ("quick",),
+    FULL: ("full",),
+    STACKS: ("quick", "--set", "waits.stacks=true", "--set", "waits.callers=true"),
+}
 MOST = {QUICK: 1.05, FULL: 1.12}
 
 
