@@ -189,6 +189,7 @@ const LOOKERS: &[(&str, &str)] = &[
     ("engines/src/kernel/costs.rs", "/sys"),
     ("engines/src/kernel/load.rs", "modules of the recorder's own user"),
     ("engines/src/kernel/parameters.rs", "/sys"),
+    ("engines/src/user_code/files.rs", "the root directory"),
     ("engines/src/user/folder.rs", "folders for programs that log, in memory"),
     ("engines/src/user/process.rs", "/proc"),
     ("engines/src/user/program.rs", "/proc"),

@@ -3,19 +3,19 @@
 //! many have ended when the stacks are read.
 
 mod data;
+mod files;
 mod history;
 
+use files::{Files, MADE, kind_of};
 use history::{Event, GENERATIONS, Happened, History, NO_FILE};
-use klogger_log::code::{Code, Datum, File, Place, Raw, UserStack, Word, WordIs};
+use klogger_log::code::{Code, Datum, Place, Raw, UserStack, Word, WordIs};
 use klogger_log::seen::Seen;
 use klogger_os::code_events::{CodeEvent, CodeEvents, MapKind, What};
-use klogger_os::files::FileId;
 use klogger_os::mapped::Mapped;
 use klogger_os::maps::{self, Line};
 use klogger_os::roots::Roots;
-use klogger_os::{Error, files, machine, processes};
-use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::FileExt;
+use klogger_os::{Error, machine, processes};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,11 +23,6 @@ use std::time::Duration;
 
 /// How often the kernel's records are taken. Its rings have space for some thousand on each CPU.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Files without a name that are kept.
-const HELD_MAX: usize = 256;
-
-/// How the code is called that a process has made.
-const MADE: &str = "[perf map ";
 
 /// A stack as the engine has it.
 pub struct Stack {
@@ -92,16 +87,6 @@ struct Known {
     lost: u64,
     files: Files,
     roots: Roots,
-}
-
-#[derive(Default)]
-struct Files {
-    list: Vec<File>,
-    mapped: Vec<Mapped>,
-    numbers: HashMap<(String, String, Option<FileId>), u32>,
-    /// Of the lists, what no process has mapped any more.
-    unused: Vec<u32>,
-    held: usize,
 }
 
 impl Mappings {
@@ -321,101 +306,6 @@ impl Known {
             _ => Place::File(file, offset),
         }
     }
-}
-
-impl Files {
-    /// The number of a file. Code that belongs to none was made by the program.
-    fn number(&mut self, path: &str, build_id: String, mut mapped: Mapped) -> u32 {
-        let path = self.own_path(path, &build_id, &mut mapped);
-        self.numbered(path, build_id, mapped)
-    }
-
-    /// The same of data, which are memory if they belong to none. No file is kept for them: those
-    /// of programs are kept for their code.
-    fn of_data(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
-        if !is_file(path) {
-            return NO_FILE;
-        }
-        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        self.numbered(path.into(), build_id, mapped)
-    }
-
-    fn numbered(&mut self, path: String, build_id: String, mapped: Mapped) -> u32 {
-        let key = (path, build_id, mapped.id);
-        if let Some(number) = self.numbers.get(&key) {
-            return *number;
-        }
-        let (path, build_id, _) = key.clone();
-        self.held += usize::from(mapped.held.is_some());
-        let file = File { path, build_id, loads: Vec::new() };
-        let number = self.unused.pop().unwrap_or_else(|| {
-            self.list.push(File::default());
-            self.mapped.push(Mapped::default());
-            self.list.len() as u32 - 1
-        });
-        self.list[number as usize] = file;
-        self.mapped[number as usize] = mapped;
-        self.numbers.insert(key, number);
-        number
-    }
-
-    /// Forgets all other files.
-    fn keep_only(&mut self, used: impl Iterator<Item = u32>) {
-        let used: HashSet<u32> = used.collect();
-        self.numbers.retain(|_, number| used.contains(number));
-        self.unused = (0..self.list.len() as u32).filter(|n| !used.contains(n)).collect();
-        for number in &self.unused {
-            let number = *number as usize;
-            self.list[number] = File::default();
-            self.held -= usize::from(self.mapped[number].held.is_some());
-            self.mapped[number] = Mapped::default();
-        }
-    }
-
-    /// Without the kernel's remark that no name leads to the file any more: then it is kept.
-    fn own_path(&self, path: &str, build_id: &str, mapped: &mut Mapped) -> String {
-        let made = || format!("{MADE}{}]", mapped.by.0);
-        if path == "[vdso]" {
-            return path.into();
-        }
-        if !is_file(path) {
-            return made();
-        }
-        let Some(own) = path.strip_suffix(" (deleted)") else { return path.into() };
-        let made = made();
-        // Before it is opened again.
-        let known = self.numbers.contains_key(&(own.into(), build_id.into(), mapped.id));
-        if !known && self.held < HELD_MAX {
-            mapped.held = mapped.find();
-        }
-        // Compilers at run time make code in such files as well, which have no functions.
-        let is_program = known || mapped.held.as_ref().is_some_and(|held| is_elf(held));
-        match own.starts_with("/memfd:") && !is_program {
-            true => made,
-            false => own.into(),
-        }
-    }
-}
-
-fn kind_of(mode: &str) -> MapKind {
-    match mode {
-        _ if mode.contains('x') => MapKind::Code,
-        _ if mode.ends_with('s') => MapKind::SharedData,
-        _ if mode.contains('w') => MapKind::Variables,
-        _ => MapKind::Data,
-    }
-}
-
-/// Whether what is mapped is a file, and not memory.
-fn is_file(path: &str) -> bool {
-    path.starts_with('/') && !["//anon", "/dev/zero"].iter().any(|p| path.starts_with(p))
-}
-
-/// Only asked of files in memory.
-fn is_elf(held: &std::fs::File) -> bool {
-    let mut begin = [0; 4];
-    let file = files::open_seen_regular(held);
-    file.and_then(|file| file.read_exact_at(&mut begin, 0)).is_ok() && begin == *b"\x7fELF"
 }
 
 #[cfg(test)]

@@ -44,6 +44,15 @@ impl FileId {
     }
 }
 
+/// The number of the mount through which a file was opened, which the kernel knows without asking
+/// the file system.
+pub fn mount_number(file: &File) -> io::Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(file, "", flags, StatxFlags::MNT_ID)?;
+    let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    is_known.then_some(found.stx_mnt_id).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
 /// A descriptor of a file of `folder` that allows to inspect but not to read it (O_PATH): links are
 /// not followed, and opening a device has no effect on it.
 pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {

@@ -86,6 +86,7 @@ fn absent(code: &Code, file: &Wanted, servers: &Servers, missing: &mut Vec<Missi
         None => missing.push(Missing {
             looked,
             places: unnamed(code, file),
+            unread: false,
             ..file.lost("no server has its debug information", false)
         }),
     }
@@ -99,5 +100,6 @@ fn failed(what: &str, build_id: &str, why: &str, places: usize) -> Missing {
         looked: Vec::new(),
         places,
         refused: true,
+        unread: true,
     }
 }

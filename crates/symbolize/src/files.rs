@@ -144,8 +144,8 @@ impl Search {
         let mut looked = vec![path.display().to_string()];
         let mut other = false;
         let mut silent = false;
-        // A file without a name is none that has this name now.
-        if !self.only_debug && mapped.is_none_or(|mapped| mapped.held.is_none()) {
+        // By its path first: debug information may lie beside it.
+        if !self.only_debug {
             let found = self.ask(folder(&path), step, || opened(&path));
             silent |= found.is_none();
             match found.flatten() {

@@ -57,6 +57,7 @@ impl Wanted {
             looked: Vec::new(),
             places: self.offsets.len() + self.data.len(),
             refused,
+            unread: true,
         }
     }
 }
