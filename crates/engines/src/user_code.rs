@@ -8,7 +8,7 @@ mod history;
 
 use files::{Files, MADE, kind_of};
 use history::{Event, GENERATIONS, Happened, History, NO_FILE};
-use klogger_log::code::{Code, Datum, Place, Raw, UserStack, Word, WordIs};
+use klogger_log::code::{Code, Datum, Place, Raw, UserStack, Word};
 use klogger_log::seen::Seen;
 use klogger_os::code_events::{CodeEvent, CodeEvents, MapKind, What};
 use klogger_os::mapped::Mapped;
@@ -36,20 +36,7 @@ pub struct Stack {
     /// The frame pointer, in bytes above the stack pointer, if it points into the stack.
     pub frame: Option<u64>,
     /// Words that may be return addresses, and saved frame pointers.
-    pub words: Vec<StackWord>,
-}
-
-/// A word of a stack, and how many bytes above the stack pointer it is.
-pub enum StackWord {
-    Return {
-        at: u64,
-        address: u64,
-    },
-    /// So many bytes above the stack pointer.
-    Frame {
-        at: u64,
-        frame: u64,
-    },
+    pub words: Vec<Word<u64>>,
 }
 
 /// User stacks, and what is missing.
@@ -255,12 +242,7 @@ impl Known {
             // In the call, which may be the last instruction of its function.
             self.place(stack, address.wrapping_sub(u64::from(n > 0)))
         };
-        let word = |word: &StackWord| match *word {
-            StackWord::Return { at, address } => {
-                Word { at, is: WordIs::Return(place((1, &address))) }
-            }
-            StackWord::Frame { at, frame } => Word { at, is: WordIs::Frame(frame) },
-        };
+        let word = |word: &Word<u64>| word.with_place(|address| place((1, &address)));
         let words = stack.words.iter().map(word).collect();
         UserStack {
             number: stack.number,
@@ -311,6 +293,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use klogger_log::code::WordIs;
 
     fn known(events: &[(u32, u64, Happened)]) -> Known {
         let mut known = Known::default();
@@ -339,7 +322,7 @@ mod tests {
         ]);
         let at = |pid, time, address| {
             let addresses = vec![address];
-            let words = vec![StackWord::Return { at: 8, address: address + 1 }];
+            let words = vec![Word { at: 8, is: WordIs::Return(address + 1) }];
             let stack = Stack { number: 1, time, pid, cut: false, addresses, frame: None, words };
             let stack = known.stack(&stack);
             let expected = [Word { at: 8, is: WordIs::Return(stack.frames[0]) }];
