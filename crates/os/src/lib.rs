@@ -22,6 +22,7 @@ pub mod maps;
 pub mod memory;
 pub mod missed;
 pub mod modules;
+pub mod mounts;
 pub mod outputs;
 pub mod patient;
 pub mod perf_events;
