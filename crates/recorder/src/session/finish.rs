@@ -40,7 +40,7 @@ impl Session {
         attach: Duration,
     ) -> Result<Outcome, Error> {
         let piped = is_stdout(&self.options.output);
-        let _hung = hung::Watch::start(self.options.tell_hung);
+        let _hung = hung::Watch::start(hung::Writes::Recording, self.options.tell_hung);
         // If the reader of the pipe does not read, all threads may wait for it.
         let _second = piped.then(os::SecondEnds::begin);
         let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
