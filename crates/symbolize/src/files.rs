@@ -3,6 +3,7 @@
 //! it is a regular file, and its build id must be the one in the log.
 
 use crate::elf::{Facts, facts};
+use crate::fetcher::Tell;
 use crate::finder::kind_of;
 use crate::perf_map::BYTES_MAX;
 use klogger_log::code::File as Code;
@@ -39,6 +40,8 @@ pub struct Search {
     /// The log is of this machine, and is being written: the files are those that ran. Then files
     /// are identified, and the code of the kernel in each program has names.
     pub here: bool,
+    /// Hears of servers that are waited for.
+    pub tell: Option<Tell>,
     /// What is mounted where, once it was needed.
     pub mounts: OnceCell<Mounts>,
 }
@@ -71,9 +74,9 @@ pub enum Found {
 impl Search {
     /// For a log of this machine, whose programs ran in these containers too, and had mapped these
     /// files.
-    pub fn here(roots: Roots, mapped: Vec<Mapped>) -> Search {
+    pub fn here(roots: Roots, mapped: Vec<Mapped>, tell: Option<Tell>) -> Search {
         let (debug, roots) = (Search::debug_folders(), Some(roots));
-        Search { debug, roots, mapped, here: true, ..Search::default() }
+        Search { debug, roots, mapped, tell, here: true, ..Search::default() }
     }
 
     /// The folders of debug information that are searched without options.

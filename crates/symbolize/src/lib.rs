@@ -5,18 +5,21 @@
 //! The files are those of other users, so a child process reads them, which is confined and limited
 //! ([`worker`]). If it fails at a file, the next one goes on with the files after it. The server of
 //! their file system may not answer, so a child process looks for them as well ([`finder`]), and
-//! may be given up.
+//! may be given up. Servers with debug information are asked by a third one ([`fetcher`]).
 
 mod callers;
 mod debuginfod;
 mod elf;
 mod fetched;
+mod fetcher;
 mod files;
 mod finder;
 mod perf_map;
 mod unwind;
 mod worker;
 
+pub use fetcher::work as fetch;
+pub use fetcher::{FETCHER, Fetching, Tell};
 pub use files::Search;
 pub use finder::FINDER;
 pub use finder::work as find;

@@ -136,7 +136,9 @@ fn start(requests: &[Request], debug: &[PathBuf]) -> io::Result<Child> {
     let paths = requests.iter().map(|r| r.path.as_path()).chain(debug.iter().map(PathBuf::as_path));
     let read: Vec<&Path> = paths.chain([program.as_path()]).collect();
     // As root it reads files that only root can read; so it can read these, and change none.
-    confine(&mut command, &Permits { read: &read, write: &[], as_stranger: false, limits: LIMITS });
+    let permits =
+        Permits { read: &read, write: &[], network: false, as_stranger: false, limits: LIMITS };
+    confine(&mut command, &permits);
     // From here on no file is looked up. What is asked next waits for the process, which may wait
     // for a CPU.
     finder::reads();

@@ -245,7 +245,7 @@ impl Session {
             probes.map(|e| Names::of(&self.layouts, e.stacks().map(StackTable::read), ledger));
         let names = names.unwrap_or_default();
         let names = match probes.and_then(|engine| engine.user_code()) {
-            Some(found) => names.with_code(found, data, ledger),
+            Some(found) => names.with_code(found, data, ledger, Some(self.options.tell_fetching)),
             None => names,
         };
         names.with_kernel_data(data, ledger)

@@ -11,7 +11,7 @@ use klogger_log::writer::{Sink, Writer};
 use klogger_os::machine;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
-use klogger_symbolize::{Missing, Search, symbolize};
+use klogger_symbolize::{Missing, Search, Tell, symbolize};
 use std::io;
 
 /// Files of which the ledger says why they were not read.
@@ -82,8 +82,14 @@ impl Names {
     }
 
     /// Adds user stacks, the names of their code, and those of the data in events; what could not
-    /// be kept goes to the ledger.
-    pub fn with_code(mut self, mut found: UserCode, data: &Seen, ledger: &mut Ledger) -> Names {
+    /// be kept goes to the ledger. `tell`: hears of servers that are waited for.
+    pub fn with_code(
+        mut self,
+        mut found: UserCode,
+        data: &Seen,
+        ledger: &mut Ledger,
+        tell: Option<Tell>,
+    ) -> Names {
         found.locate(data);
         if data.is_full() {
             let what = "addresses of data: there were too many to look for the names of all";
@@ -104,7 +110,7 @@ impl Names {
             let what = format!("{records} records of what programs mapped {why}");
             ledger.entries.push(Entry::new(Key::CodeUnnamed).detail(&what));
         }
-        let search = Search::here(roots, mapped);
+        let search = Search::here(roots, mapped, tell);
         let missing = symbolize(&mut code, &search);
         ledger.entries.extend(unnamed(missing, &code));
         ledger.entries.extend(unplaced(&code));

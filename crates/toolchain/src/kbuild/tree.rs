@@ -150,7 +150,13 @@ impl Tree {
         command.env("TMPDIR", folder).env("CCACHE_DISABLE", "1");
         confine::confine(
             command,
-            &Permits { read: &read, write: &[folder], as_stranger: false, limits: LIMITS },
+            &Permits {
+                read: &read,
+                write: &[folder],
+                network: false,
+                as_stranger: false,
+                limits: LIMITS,
+            },
         );
     }
 }
