@@ -172,6 +172,7 @@ const LOOKS: &[&str] = &[
     "fs::exists(",
     ".canonicalize(",
     ".exists()",
+    "is_there(",
     "open_regular(",
     "open_below(",
     "look_at(",

@@ -44,6 +44,21 @@ impl FileId {
     }
 }
 
+/// What was looked for; `None`: it is not there. If the look itself has failed, nobody knows.
+pub fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
+}
+
+/// Whether a path leads to something.
+pub fn is_there(path: &Path) -> io::Result<bool> {
+    unless_absent(path.metadata()).map(|found| found.is_some())
+}
+
 /// The number of the mount through which a file was opened, which the kernel knows without asking
 /// the file system.
 pub fn mount_number(file: &File) -> io::Result<u64> {
