@@ -295,7 +295,7 @@ mod tests {
         (bytes, format!("{byte:02x}").repeat(20))
     }
 
-    fn asking(urls: &str, folder: &Path) -> Run<impl Fn(&str) -> io::Result<()>> {
+    fn asking(urls: &str, folder: &Path) -> Run<impl Fn(&str) -> io::Result<()> + use<>> {
         Servers::new(urls, folder.into()).run(|_| Ok(()))
     }
 

@@ -177,7 +177,7 @@ mod tests {
         all.push(missing("/read", false, false));
         let told = unnamed(all, &code).into_iter().chain(unplaced(&code));
         let counts: Vec<(u64, bool)> =
-            told.map(|entry| (entry.count, entry.detail.contains("/gone: why"))).collect();
+            told.map(|entry| (entry.count, entry.text.contains("/gone: why"))).collect();
         assert_eq!(counts, [(2, true), (7, false), (1, false)]);
     }
 }
