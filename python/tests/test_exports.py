@@ -523,7 +523,9 @@ class Pretty:
                 pass
             return next(iter(self.members(")").values()))
         kind, word = self.tokens.pop(0)
-        return word if kind == "text" else int(word, 0)
+        if kind == "text":
+            return word
+        return int(word, 8 if re.fullmatch(r"0\d+", word) else 0)
 
     def members(self, end: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -571,6 +573,24 @@ def test_ctf(log: Path, tmp_path: Path) -> None:
     assert plain(found) == plain(as_numbers)
     times = [r["time"] for r in found]
     assert times == sorted(times)
+
+
+def test_ctf_bases(tmp_path: Path) -> None:
+    """Numbers are shown as `klogger cat` shows them."""
+    made = LogFile()
+    made.event("OPENED", "mode:u16:octal", "place:u64:hex", "count:u32", schema="own")
+    made.add(0, 10, "OPENED", mode=0o4755, place=0xAB, count=19)
+    log = made.write(tmp_path / "x.klog")
+    assert "mode=04755 place=0xab count=19" in klogger("cat", log).stdout
+    trace = ctf2.Trace(export(log, "ctf2", tmp_path / "x-ctf2"))
+    (event,) = (e for e in trace.events.values() if e["name"] == "OPENED")
+    members = event["payload-field-class"]["member-classes"]
+    bases = {m["name"]: m["field-class"].get("preferred-display-base") for m in members}
+    assert (bases["mode"], bases["place"], bases["count"]) == (8, 16, None)
+    out = export(log, "ctf", tmp_path / "x-ctf")
+    babeltrace(out)
+    done = subprocess.run(["babeltrace2", out], capture_output=True, check=True, timeout=60)
+    assert "mode = 04755, place = 0xAB, count = 19" in done.stdout.decode()
 
 
 def test_ctf_flags_of_which_none_is_set(odd: Path, tmp_path: Path) -> None:

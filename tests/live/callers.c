@@ -2,7 +2,8 @@
 /*
  * Five functions that call each other, and then a library: callers TIMES. In TIMES rounds a thread
  * reads a byte, another one waits for a lock until it is seen to wait, and qsort() calls back a
- * function that reads a byte.
+ * function that reads a byte. With a second argument: qsort() calls back a function with much on
+ * the stack, and main() and a thread recurse far before they read a byte.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -75,6 +76,51 @@ static void *waits(void *unused)
 	return unused;
 }
 
+KEEP int compares_far(const void *a, const void *b)
+{
+	volatile char room[2048];
+
+	room[1] = *(const int *)a > *(const int *)b;
+	get();
+	AFTER;
+	return room[1];
+}
+
+KEEP void deep(int n)
+{
+	volatile char room[200];
+
+	room[1] = n;
+	if (n)
+		deep(n - 1);
+	else
+		get();
+	AFTER;
+	room[2] = room[1];
+}
+
+static void *goes_deep(void *unused)
+{
+	deep(20);
+	AFTER;
+	return unused;
+}
+
+static int far(int times)
+{
+	int numbers[2] = {2, 1};
+	pthread_t thread;
+
+	for (int n = 0; n < times; n++) {
+		qsort(numbers, 2, sizeof(int), compares_far);
+		deep(20);
+		if (pthread_create(&thread, NULL, goes_deep, NULL))
+			return 1;
+		pthread_join(thread, NULL);
+	}
+	return 0;
+}
+
 /* Whether the thread is in futex(). */
 static int is_waiting(void)
 {
@@ -99,6 +145,8 @@ int main(int argc, char **argv)
 
 	if (pipe(ends))
 		return 1;
+	if (argc > 2)
+		return far(times);
 	for (n = 0; n < times; n++) {
 		first(0);
 		first(2);

@@ -55,22 +55,30 @@ def stacks(recorder, programs):
     """(frames, files, whole, text) of the stacks that lead through a program, by its name and that
     of the event, with the number of events.
     """
-    (recorder.dir / "callers.klogger").write_text(SCHEMA)
     names = [*PROGRAMS, "stripped"]
     script = " && ".join(f"{programs}/{name} {TIMES}" for name in names)
+    log = recorded(recorder, script)
+
+    def of(program, event):
+        return rows_of(log, programs / program, event)
+
+    return of
+
+
+def recorded(recorder, script):
+    (recorder.dir / "callers.klogger").write_text(SCHEMA)
     words = ["-q", "-s", recorder.dir / "callers.klogger", "--", "sh", "-c", script]
     done, out = recorder.run(*words)
     assert done.code == 0, done.err
-    log = Log(recorder.klogger, out)
+    return Log(recorder.klogger, out)
 
-    def of(program, event):
-        return log.rows(
-            f"SELECT s.frames, s.files, s.whole, s.text, count(*) FROM {event}"
-            " JOIN stack AS s ON s.id = user_stack"
-            f" WHERE list_contains(s.files, '{programs}/{program}') GROUP BY ALL"
-        )
 
-    return of
+def rows_of(log, program, event):
+    return log.rows(
+        f"SELECT s.frames, s.files, s.whole, s.text, count(*) FROM {event}"
+        " JOIN stack AS s ON s.id = user_stack"
+        f" WHERE list_contains(s.files, '{program}') GROUP BY ALL"
+    )
 
 
 def library(files):
@@ -140,3 +148,22 @@ def test_without_symbols_the_addresses_are_right(stacks, programs):
         assert names[names.index("fifth") :][:6] == [*CHAIN, "main"], text
         found += count
     assert found == 2 * TIMES
+
+
+def test_in_a_library_only_threads_begin(recorder, programs):
+    """Where the callers are too far away to be recorded, so that stacks end in libc."""
+    rows = rows_of(
+        recorded(recorder, f"{programs}/framed {TIMES} far"), programs / "framed", "READS"
+    )
+    found = {"compares_far": 0, "main": 0, "goes_deep": 0}
+    for frames, files, whole, text, count in rows:
+        (begin,) = [name for name in found if name in frames]
+        at = frames.index(begin)
+        assert all(Path(file).name.startswith("lib") for file in files[at + 1 :] if file), text
+        if begin == "compares_far":
+            assert not whole and text.endswith("<?"), text
+        else:
+            assert whole and "?" not in text, text
+            assert frames.count("deep") == 21, text
+        found[begin] += count
+    assert found == dict.fromkeys(found, TIMES)

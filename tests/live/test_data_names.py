@@ -21,6 +21,7 @@ static char more[20000];
 unsigned int *data(void) { return &library_data; }
 unsigned int *bss(void) { return more[0] ? 0 : &library_bss; }
 """
+SYSCALLS = Path(__file__).resolve().parents[2] / "schemata/syscalls/syscalls.klogger"
 FUTEX = Path(__file__).resolve().parents[2] / "schemata/futex/futex.klogger"
 # What of it is needed here: its user stacks take seconds.
 WAITS = """
@@ -102,6 +103,15 @@ def test_a_report_names_the_locks(recorder, built):
     said = {row["lock"].partition(" (")[0]: row["waits"] for row in league}
     assert {lock: said.get(lock) for lock in TIMES} == TIMES
     assert all(" (pie[" in row["lock"] for row in league if row["lock"].startswith("global"))
+
+
+@pytest.mark.full("takes more than 3 s")
+def test_system_calls_name_them(recorder, built):
+    command = (built / "pie", built / "library.so", built / "shared.queue")
+    _, path = recorded(recorder, *command, schema=SYSCALLS)
+    query = "SELECT data(address, tgid, time), count(*) FROM FUTEX WHERE value = 7 GROUP BY ALL"
+    found = dict(rows(path, query))
+    assert {lock: found.get(lock) for lock in TIMES} == TIMES
 
 
 @pytest.mark.parametrize("name", ["pie_stripped", "fixed_stripped"])

@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        # Until it is set, nothing is answered.
+        self.answers = threading.Event()
+        self.answers.set()
 
     @property
     def url(self):
@@ -35,11 +39,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.asked.append(self.path)
+        self.server.answers.wait()
         body = self.server.files.get(self.path)
         self.send_response(404 if body is None else 200)
         self.send_header("Content-Length", str(len(body or b"")))
-        self.end_headers()
-        self.wfile.write(body or b"")
+        # Who asked may have gone.
+        with contextlib.suppress(ConnectionError):
+            self.end_headers()
+            self.wfile.write(body or b"")
 
     def log_message(self, *_):
         pass
@@ -53,6 +60,7 @@ def serving() -> Iterator[Server]:
         try:
             yield server
         finally:
+            server.answers.set()
             server.shutdown()
             thread.join()
 
@@ -151,3 +159,27 @@ def test_servers_that_fail_are_said(recorder, stripped, monkeypatch):
     monkeypatch.setenv("DEBUGINFOD_URLS", "file:///srv")
     (text,) = told(recorder, recorded(recorder, program))
     assert "file:///srv: only servers of http and https are asked" in text
+
+
+def test_a_signal_ends_the_asking_and_not_the_log(recorder, stripped, monkeypatch):
+    """Of a server that never answers. What it is asked for is told, without the password."""
+    program, path, _ = stripped
+    (recorder.dir / "who.klogger").write_text(RENAMES)
+    with serving() as server:
+        server.answers.clear()
+        monkeypatch.setenv("DEBUGINFOD_URLS", server.url.replace("//", "//me:secret@"))
+        out = recorder.path()
+        words = ["-s", recorder.dir / "who.klogger", "--", program, "usual", "chain"]
+        process = recorder.start("-q", *words, out=out)
+        said = process.stderr.readline()
+        assert f"asking {server.url} for debug information" in said
+        assert "DEBUGINFOD_URLS" in said and "secret" not in said
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+        assert path in server.asked and not server.answers.is_set()
+    assert process.returncode == 0, rest
+    assert frames(recorder, out)[:2] == ["bare", "bare"]
+    (text,) = told(recorder, out)
+    assert f"{server.url}: asking it was interrupted" in text
+    info = json.loads(recorder.command("info", out, "--format", "json").out)
+    assert {entry["key"] for entry in info["ledger"]} == {"code_unnamed"}

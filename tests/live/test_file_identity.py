@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Names of code are those of the file that a program runs, whatever its path leads to by now: in
 mount namespaces with other files at the same path, deleted, replaced, in memory, and of a process
-whose first thread has ended. Also after snapshots, for which names are looked up before the end.
+whose first thread has ended. Also after snapshots, for which names are looked up before the end,
+and of programs that are killed before it. Where there are none, the ledger says so.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -97,6 +99,11 @@ class Programs:
             process.stdin.flush()
             assert process.stdout.readline() == "done\n"
 
+    def kill(self, who: str) -> None:
+        process = self.running.pop(who)
+        process.kill()
+        process.communicate()
+
     def end(self) -> None:
         for process in self.running.values():
             process.stdin.close()
@@ -184,5 +191,102 @@ def test_what_starts_after_a_snapshot_has_names(recorder, programs, clean_kernel
     found = stacks(recorder, own)
     assert found["early"].startswith(("renames_early+", "early+"))
     assert found["late"].startswith("renames_late+")
-    assert found["memory"].startswith(("renames_memory+", "[perf map ")), found["memory"]
-    assert found["gone"].startswith("gone+0x"), found["gone"]
+    # These have ended: whether they were looked at while they ran is chance.
+    told = unnamed(recorder, own)
+    for who, names in {"memory": ("memfd:copy", "[perf map "), "gone": ("gone",)}.items():
+        if not found[who].startswith(f"renames_{who}+"):
+            (name,) = [name for name in names if found[who].startswith(name)]
+            assert any(name in text.replace("/tmp/perf-", "[perf map ") for text in told), told
+
+
+def unnamed(recorder, log: Path) -> list[str]:
+    """What the ledger says of code without names."""
+    rows = Log(recorder.klogger, log).rows("SELECT text FROM ledger WHERE key = 'code_unnamed'")
+    return [text for (text,) in rows]
+
+
+# What a program has mapped as data is looked at as well.
+WITH_DATA = RENAMES.replace("name\n", "name\n    ulong word as data\n", 1).replace(
+    "comm);", "comm, (unsigned long)comm);"
+)
+
+
+def recording_all(recorder, schema: str):
+    """A recording of everything that renames a thread, once it has begun; and its log."""
+    (recorder.dir / "who.klogger").write_text(schema)
+    own = recorder.path()
+    process = recorder.start("-s", recorder.dir / "who.klogger", "-a", out=own)
+    wait_for(lambda: recorder.command("mark", "--recorder", process.pid, "on").code == 0, process)
+    return process, own
+
+
+def end(process) -> None:
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+
+
+def holds(process, path: Path | str) -> bool:
+    """Whether a process has a file open."""
+    found = []
+    for entry in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(entry))
+    return any(link.removesuffix(" (deleted)") == str(path) for link in found)
+
+
+@pytest.mark.parametrize("schema", [RENAMES, WITH_DATA], ids=["code", "code and data"])
+def test_what_was_killed_has_names(recorder, programs, clean_kernel, schema):
+    """Programs that start during the recording, and whose files are gone before it ends."""
+    process, own = recording_all(recorder, schema)
+    memory = programs.build("memory", "in_memory")
+    programs.start("memory", memory, "memory")
+    wait_for(lambda: holds(process, "/memfd:copy"), process)
+    where = {"memory": memory}
+    # Elsewhere an open file would keep its file system mounted.
+    if is_on_root(recorder.dir):
+        where |= {who: programs.build(who, who) for who in ("deleted", "replaced")}
+        for who in ("deleted", "replaced"):
+            programs.start(who, where[who])
+            wait_for(lambda who=who: holds(process, where[who]), process)
+    programs.rename("1")
+    if "deleted" in where:
+        where["deleted"].unlink()
+        programs.build("other", "replaced")
+    memory.unlink()
+    for who in where:
+        programs.kill(who)
+    end(process)
+    found = stacks(recorder, own)
+    wrong = {
+        who: found.get(f"{who}1")
+        for who in where
+        if not (found.get(f"{who}1") or "").startswith(f"renames_{who}+")
+    }
+    assert not wrong
+
+
+def is_on_root(folder: Path) -> bool:
+    while not os.path.ismount(folder):
+        folder = folder.parent
+    return folder == Path("/")
+
+
+def test_what_has_no_names_is_told(recorder, programs, clean_kernel):
+    """A program whose file is gone with it, on a file system that nothing keeps mounted."""
+    process, own = recording_all(recorder, RENAMES)
+    folder = recorder.dir / "box"
+    folder.mkdir()
+    built = programs.build("box", "prog")
+    inside = (
+        f'mount -t tmpfs tmpfs "{folder}" && cp "{built}" "{folder}/inside"'
+        f' && exec "{folder}/inside"'
+    )
+    programs.start("box", "unshare", "-m", "sh", "-c", inside)
+    programs.rename("1")
+    Path(f"/proc/{programs.running['box'].pid}/root{folder}/inside").unlink()
+    programs.kill("box")
+    end(process)
+    assert stacks(recorder, own)["box1"].startswith("inside+0x")
+    (told,) = [text for text in unnamed(recorder, own) if "inside" in text]
+    assert f"{folder}/inside: " in told and "without names" in told

@@ -250,6 +250,28 @@ def test_a_log_that_cannot_be_written_any_more(recorder, hung, options):
     assert done.code == 0, done.err
 
 
+@pytest.mark.full("a call is told of after 5 s")
+@pytest.mark.parametrize("kind", [CREATE, WRITE, RENAME])
+def test_a_rescue_that_hangs(recorder, kind):
+    """It says so, a signal ends it, and what it would have saved is still there."""
+    with served(recorder.dir, kind, 1) as hung:
+        recording = recorder.start("-q", "-s", "scheduler", "-p", hung.pid, out=recorder.path())
+        wait_for(lambda: recorder.command("mark", "--recorder", recording.pid, "1").code == 0)
+        recording.kill()
+        recording.wait()
+        out = hung.program.parent / "rescued.klog"
+        words = [recorder.klogger, "rescue", str(recording.pid), "-o", out]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as rescue:
+            said = read_until(rescue.stderr, "-o FILE")
+            assert f"{out} has taken " in said and SILENT in said, said
+            # The kernel lets nobody go whose request the server has read already.
+            rescue.terminate()
+            os.kill(hung.server, signal.SIGCONT)
+            assert rescue.wait(timeout=60) == -signal.SIGTERM
+        done = recorder.command("rescue", recording.pid, "-o", "rescued.klog", timeout=60)
+        assert done.code == 0, done.err
+
+
 @pytest.mark.full("a look is given up after 3 s")
 def test_one_deadline_for_all_folders_of_a_mount(recorder, hung):
     folders = ":".join(str(hung.program.parent / f"folder{n}") for n in range(8))

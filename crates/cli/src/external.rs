@@ -6,6 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::messages;
 use crate::tips;
 use clap::CommandFactory;
+use klogger_os::files::is_there;
 use klogger_schema::nearest::did_you_mean;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -87,7 +88,8 @@ fn command(words: &[OsString]) -> Command {
     program.push(&words[0]);
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(&program)));
     let path = match beside {
-        Some(path) if path.exists() => path.into_os_string(),
+        // One that cannot be looked at is not passed over: running it says why.
+        Some(path) if !matches!(is_there(&path), Ok(false)) => path.into_os_string(),
         _ => program,
     };
     let mut command = Command::new(&path);

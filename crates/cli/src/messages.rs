@@ -4,19 +4,21 @@
 
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::terminal;
 use crate::width::fitted;
 use indicatif::HumanCount;
 use klogger_log::ledger::Ledger;
-use klogger_log::text::escaped_lines;
+use klogger_log::text::{escaped, escaped_lines};
 use klogger_log::writer::Summary;
 use klogger_os::missed::{self, Missed};
 use klogger_schema::include::Includes;
 use klogger_schema::{Diagnostic, Severity};
+use klogger_symbolize::Fetching;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// `--messages`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -82,6 +84,39 @@ pub fn missed() {
         let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
         note(&format!("could not look at {what}{times}"));
     }
+}
+
+/// That a server with debug information is waited for: on a terminal one line, which is renewed.
+pub fn fetching(what: Fetching) {
+    /// The seconds that were told last, and 1: none were.
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    let on_terminal = !is_json() && std::io::stderr().is_terminal();
+    match what {
+        Fetching::Waits(server, seconds) => {
+            let before = TOLD.swap(seconds + 1, Ordering::Relaxed);
+            let text = format!(
+                "asking {server} for debug information; Ctrl-C ends that, and with DEBUGINFOD_URLS \
+                 empty no server is asked"
+            );
+            match on_terminal {
+                true if before == seconds + 1 => {}
+                true => put(&format!("{CLEAR}{}", one_line(&format!("{seconds} s: {text}")))),
+                false if before == 0 => note(&text),
+                false => {}
+            }
+        }
+        Fetching::Ended if on_terminal => put(CLEAR),
+        Fetching::Ended => {}
+    }
+}
+
+/// To the beginning of the line, and what is there goes.
+const CLEAR: &str = "\r\x1b[K";
+
+/// As much as fits, of which the cursor stays in the line.
+fn one_line(text: &str) -> String {
+    let width = terminal::columns(std::io::stderr()).unwrap_or(80).saturating_sub(1);
+    escaped(text).chars().take(width).collect()
 }
 
 /// The error with which the command ends, with exit code 2.

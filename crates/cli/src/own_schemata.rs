@@ -37,7 +37,12 @@ pub fn find(name: &str) -> Option<PathBuf> {
 
 fn find_in(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     let files = folders.iter().map(|folder| file_of(folder, name));
-    files.into_iter().find(|file| file.is_file()).filter(|file| !is_copy(file, name))
+    // A folder that cannot be looked at is told of: whose schema it is decides what is recorded.
+    let is_there = |file: &PathBuf| {
+        let found = missed::noting_unless_gone(&file.display().to_string(), file.metadata());
+        found.is_some_and(|found| found.is_file())
+    };
+    files.into_iter().find(is_there).filter(|file| !is_copy(file, name))
 }
 
 fn file_of(folder: &Path, name: &str) -> PathBuf {

@@ -31,6 +31,12 @@ pub fn is_file(word: &str) -> bool {
     word.contains('/') || word.contains('.')
 }
 
+/// Whether there is a file of this name, whatever it looks like.
+pub fn is_there(path: &Path) -> Result<bool, Failure> {
+    let cannot = |e| Failure::new(format!("cannot look at {}: {e}", path.display()));
+    klogger_os::files::is_there(path).map_err(cannot)
+}
+
 pub fn place(word: &str) -> Result<Place, Failure> {
     if is_file(word) {
         return Ok(Place::File(in_folder(Path::new(word)).unwrap_or_else(|| word.into())));

@@ -17,7 +17,7 @@ pub use engine::INFO;
 pub use schemata::resident;
 
 use crate::anchor::Anchors;
-use crate::request::Request;
+use crate::request::{RECORDER, Request};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::times::Times;
 use device::{Device, SchemaAbout, Start};
@@ -62,16 +62,15 @@ pub struct KernelEngine {
     _modules: Modules,
 }
 
-/// Bytes that the recorder, its modules and tables need besides rings.
-const BESIDES: u64 = 48 << 20;
-
 impl KernelEngine {
     /// Loads missing modules and makes the rings. Attaches nothing.
     /// `units`: those whose events it logs, each with the id of its first event.
     fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<KernelEngine, Error> {
         host_kernel::check_module_privilege()?;
         let cpus = request.check_for_probes()?;
-        cgroup_memory::left().map(|l| request.check_group(cpus, BESIDES, &l)).transpose()?;
+        // The core module's rings and tables (`ring.c`, `stack.c`) and the code of modules count
+        // for no control group: the kernel charges only what is asked for with __GFP_ACCOUNT.
+        cgroup_memory::left().map(|l| request.check_group(0, RECORDER, &l)).transpose()?;
         let mut modules = Modules::new(request.modules.as_deref());
         let device = modules.open_device()?;
         let about = check_version(&device)?;

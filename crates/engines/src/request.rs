@@ -23,6 +23,9 @@ pub use klogger_ring::layout::program_shm::{
     RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN,
 };
 
+/// Bytes that the recorder itself needs, with its threads and buffers.
+pub const RECORDER: u64 = 16 << 20;
+
 /// The id of the first built-in event; `klogger.klogger` fixes those that follow.
 pub const FIRST_ID: u16 = 1;
 

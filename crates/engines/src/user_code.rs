@@ -3,19 +3,19 @@
 //! many have ended when the stacks are read.
 
 mod data;
+mod files;
 mod history;
 
+use files::{Files, MADE, kind_of};
 use history::{Event, GENERATIONS, Happened, History, NO_FILE};
-use klogger_log::code::{Code, Datum, File, Place, Raw, UserStack, Word, WordIs};
+use klogger_log::code::{Code, Datum, Place, Raw, UserStack, Word};
 use klogger_log::seen::Seen;
 use klogger_os::code_events::{CodeEvent, CodeEvents, MapKind, What};
-use klogger_os::files::FileId;
 use klogger_os::mapped::Mapped;
 use klogger_os::maps::{self, Line};
 use klogger_os::roots::Roots;
-use klogger_os::{Error, files, machine, processes};
-use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::FileExt;
+use klogger_os::{Error, machine, processes};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,11 +23,6 @@ use std::time::Duration;
 
 /// How often the kernel's records are taken. Its rings have space for some thousand on each CPU.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Files without a name that are kept.
-const HELD_MAX: usize = 256;
-
-/// How the code is called that a process has made.
-const MADE: &str = "[perf map ";
 
 /// A stack as the engine has it.
 pub struct Stack {
@@ -41,20 +36,7 @@ pub struct Stack {
     /// The frame pointer, in bytes above the stack pointer, if it points into the stack.
     pub frame: Option<u64>,
     /// Words that may be return addresses, and saved frame pointers.
-    pub words: Vec<StackWord>,
-}
-
-/// A word of a stack, and how many bytes above the stack pointer it is.
-pub enum StackWord {
-    Return {
-        at: u64,
-        address: u64,
-    },
-    /// So many bytes above the stack pointer.
-    Frame {
-        at: u64,
-        frame: u64,
-    },
+    pub words: Vec<Word<u64>>,
 }
 
 /// User stacks, and what is missing.
@@ -92,16 +74,6 @@ struct Known {
     lost: u64,
     files: Files,
     roots: Roots,
-}
-
-#[derive(Default)]
-struct Files {
-    list: Vec<File>,
-    mapped: Vec<Mapped>,
-    numbers: HashMap<(String, String, Option<FileId>), u32>,
-    /// Of the lists, what no process has mapped any more.
-    unused: Vec<u32>,
-    held: usize,
 }
 
 impl Mappings {
@@ -270,12 +242,7 @@ impl Known {
             // In the call, which may be the last instruction of its function.
             self.place(stack, address.wrapping_sub(u64::from(n > 0)))
         };
-        let word = |word: &StackWord| match *word {
-            StackWord::Return { at, address } => {
-                Word { at, is: WordIs::Return(place((1, &address))) }
-            }
-            StackWord::Frame { at, frame } => Word { at, is: WordIs::Frame(frame) },
-        };
+        let word = |word: &Word<u64>| word.with_place(|address| place((1, &address)));
         let words = stack.words.iter().map(word).collect();
         UserStack {
             number: stack.number,
@@ -323,104 +290,10 @@ impl Known {
     }
 }
 
-impl Files {
-    /// The number of a file. Code that belongs to none was made by the program.
-    fn number(&mut self, path: &str, build_id: String, mut mapped: Mapped) -> u32 {
-        let path = self.own_path(path, &build_id, &mut mapped);
-        self.numbered(path, build_id, mapped)
-    }
-
-    /// The same of data, which are memory if they belong to none. No file is kept for them: those
-    /// of programs are kept for their code.
-    fn of_data(&mut self, path: &str, build_id: String, mapped: Mapped) -> u32 {
-        if !is_file(path) {
-            return NO_FILE;
-        }
-        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        self.numbered(path.into(), build_id, mapped)
-    }
-
-    fn numbered(&mut self, path: String, build_id: String, mapped: Mapped) -> u32 {
-        let key = (path, build_id, mapped.id);
-        if let Some(number) = self.numbers.get(&key) {
-            return *number;
-        }
-        let (path, build_id, _) = key.clone();
-        self.held += usize::from(mapped.held.is_some());
-        let file = File { path, build_id, loads: Vec::new() };
-        let number = self.unused.pop().unwrap_or_else(|| {
-            self.list.push(File::default());
-            self.mapped.push(Mapped::default());
-            self.list.len() as u32 - 1
-        });
-        self.list[number as usize] = file;
-        self.mapped[number as usize] = mapped;
-        self.numbers.insert(key, number);
-        number
-    }
-
-    /// Forgets all other files.
-    fn keep_only(&mut self, used: impl Iterator<Item = u32>) {
-        let used: HashSet<u32> = used.collect();
-        self.numbers.retain(|_, number| used.contains(number));
-        self.unused = (0..self.list.len() as u32).filter(|n| !used.contains(n)).collect();
-        for number in &self.unused {
-            let number = *number as usize;
-            self.list[number] = File::default();
-            self.held -= usize::from(self.mapped[number].held.is_some());
-            self.mapped[number] = Mapped::default();
-        }
-    }
-
-    /// Without the kernel's remark that no name leads to the file any more: then it is kept.
-    fn own_path(&self, path: &str, build_id: &str, mapped: &mut Mapped) -> String {
-        let made = || format!("{MADE}{}]", mapped.by.0);
-        if path == "[vdso]" {
-            return path.into();
-        }
-        if !is_file(path) {
-            return made();
-        }
-        let Some(own) = path.strip_suffix(" (deleted)") else { return path.into() };
-        let made = made();
-        // Before it is opened again.
-        let known = self.numbers.contains_key(&(own.into(), build_id.into(), mapped.id));
-        if !known && self.held < HELD_MAX {
-            mapped.held = mapped.find();
-        }
-        // Compilers at run time make code in such files as well, which have no functions.
-        let is_program = known || mapped.held.as_ref().is_some_and(|held| is_elf(held));
-        match own.starts_with("/memfd:") && !is_program {
-            true => made,
-            false => own.into(),
-        }
-    }
-}
-
-fn kind_of(mode: &str) -> MapKind {
-    match mode {
-        _ if mode.contains('x') => MapKind::Code,
-        _ if mode.ends_with('s') => MapKind::SharedData,
-        _ if mode.contains('w') => MapKind::Variables,
-        _ => MapKind::Data,
-    }
-}
-
-/// Whether what is mapped is a file, and not memory.
-fn is_file(path: &str) -> bool {
-    path.starts_with('/') && !["//anon", "/dev/zero"].iter().any(|p| path.starts_with(p))
-}
-
-/// Only asked of files in memory.
-fn is_elf(held: &std::fs::File) -> bool {
-    let mut begin = [0; 4];
-    let file = files::open_seen_regular(held);
-    file.and_then(|file| file.read_exact_at(&mut begin, 0)).is_ok() && begin == *b"\x7fELF"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use klogger_log::code::WordIs;
 
     fn known(events: &[(u32, u64, Happened)]) -> Known {
         let mut known = Known::default();
@@ -449,7 +322,7 @@ mod tests {
         ]);
         let at = |pid, time, address| {
             let addresses = vec![address];
-            let words = vec![StackWord::Return { at: 8, address: address + 1 }];
+            let words = vec![Word { at: 8, is: WordIs::Return(address + 1) }];
             let stack = Stack { number: 1, time, pid, cut: false, addresses, frame: None, words };
             let stack = known.stack(&stack);
             let expected = [Word { at: 8, is: WordIs::Return(stack.frames[0]) }];

@@ -7,9 +7,23 @@ use std::collections::BTreeMap;
 /// The largest number of frames; a longer line is invalid.
 const FRAMES_MAX: usize = 256;
 
-/// Where a thread of a program begins. A stack that ends elsewhere was not followed to its end.
-const BEGINNINGS: [&str; 7] =
-    ["_start", "__libc_start", "start_thread", "clone", "__clone", "_dl_start", "runtime.goexit"];
+/// Where a thread of a program begins, or a signal handler returns to; `*`: and so on. A stack that
+/// ends elsewhere was not followed to its end.
+const BEGINNINGS: [&str; 13] = [
+    "_start",
+    "__libc_start*",
+    "libc_start_main_stage2",
+    "start_thread",
+    "clone",
+    "__clone",
+    "clone3",
+    "__clone3",
+    "_dl_start*",
+    "__restore_rt",
+    "runtime.goexit*",
+    "runtime.rt0_go*",
+    "runtime.mstart*",
+];
 /// Libraries with functions that begin threads, but that may have no names.
 const LIBRARIES: [&str; 4] = ["libc.so", "libc-", "libpthread", "ld-"];
 
@@ -149,7 +163,8 @@ fn of_program(stack: &UserStack, code: &Code) -> Frames {
     let end = match frames.last() {
         _ if stack.cut => End::Deep,
         Some(last) if stack.is_whole || begins(last) => End::Whole,
-        Some(last) if in_library(last) && called(&frames, last.gap) => End::Whole,
+        // Without tables it is not known whether it was called itself.
+        Some(last) if in_library(last) && !last.gap => End::Whole,
         Some(_) => End::Lost,
         None => End::Whole,
     };
@@ -171,18 +186,15 @@ fn push_named(frames: &mut Vec<Frame>, functions: &[Function], path: &str, after
 }
 
 fn begins(frame: &Frame) -> bool {
-    let named = |name: &&str| frame.function.starts_with(name.as_bytes());
+    let named = |name: &&str| match name.strip_suffix('*') {
+        Some(begin) => frame.function.starts_with(begin.as_bytes()),
+        None => frame.function == name.as_bytes(),
+    };
     BEGINNINGS.iter().any(named)
 }
 
 fn in_library(frame: &Frame) -> bool {
     LIBRARIES.iter().any(|library| base(&frame.file).starts_with(library))
-}
-
-/// Whether a library at the end has begun the thread: then something else was called by it, unless
-/// it is not known whether it was called itself.
-fn called(frames: &[Frame], gap: bool) -> bool {
-    !gap || frames.iter().any(|frame| !in_library(frame))
 }
 
 impl Frames {
@@ -249,8 +261,10 @@ mod tests {
         let code = Code::new(
             b"f 0 ab - /usr/bin/prog\nf 1 - - /lib/libc.so.6\n\
               s 65537 9 - 0+10 0+20 1+30\ng 65537 1\ns 65538 9 - 0+10 7f00\ns 65539 9 cut 0+20\n\
-              s 65540 9 - 0+10 1+30\ng 65540 1\n\
+              s 65540 9 end 0+10 1+30\ng 65540 1\ns 65543 9 - 0+10 1+30\ng 65543 1\n\
               s 65541 9 - 1+30\ng 65541 0\ns 65542 9 end 0+10 0+40\ng 65542\n\
+              s 65544 9 - 0+10 0+50\ng 65544\ns 65545 9 - 0+10 0+60\ng 65545 1\n\
+              n 0+50 4\tclone_list\t\nn 0+60 5\truntime.goexit.abi0\t\n\
               n 0+20 f\touter\t/src/p.c:3\tmiddle\t/src/p.c:9\n",
         );
         let stacks = Stacks::new(b"").with(&code);
@@ -260,8 +274,11 @@ mod tests {
         assert!(incomplete.end == End::Whole && !incomplete.is_whole());
         assert_eq!(shown(65538), "prog+0x10<7f01<?");
         assert_eq!(shown(65539), "middle(inlined)<outer+0xf<...");
-        // It is the beginning, though its name is not known.
+        // It is the beginning, though its name is not known; and it is not, as where qsort() calls.
         assert_eq!(shown(65540), "prog+0x10<libc.so.6+0x31");
+        assert_eq!(shown(65543), "prog+0x10<libc.so.6+0x31<?");
+        assert_eq!(shown(65544), "prog+0x10<clone_list+0x5<?");
+        assert_eq!(shown(65545), "prog+0x10<runtime.goexit.abi0+0x6");
         // The tables tell that something called libc's function; and that nothing did.
         assert_eq!(shown(65541), "libc.so.6+0x30<?");
         assert_eq!(shown(65542), "prog+0x10<prog+0x41");

@@ -3,7 +3,7 @@
 //! asks it hang, perhaps beyond any signal. So a child asks first, which may be left behind.
 
 use crate::asleep::{self, LOOK, Sleep};
-use crate::cgroups;
+use crate::mounts::Mounts;
 use std::ffi::{CString, OsString};
 use std::fs::{File, Metadata};
 use std::io;
@@ -98,8 +98,9 @@ fn remote_mount(root: RawFd, path: &Path) -> Option<PathBuf> {
         libc::AT_FDCWD => below.join(path),
         _ => below.join(path.strip_prefix("/").unwrap_or(path)),
     };
-    let mount = cgroups::mount_around(&path)?;
-    KINDS.iter().any(|kind| mount.kind.starts_with(kind)).then_some(mount.at)
+    let mounts = Mounts::read();
+    let mount = mounts.around(&path)?;
+    KINDS.iter().any(|kind| mount.kind.starts_with(kind)).then(|| mount.at.clone())
 }
 
 fn ask_child(root: RawFd, path: &Path, resolve: u64) -> io::Result<()> {

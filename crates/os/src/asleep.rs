@@ -17,11 +17,18 @@ pub const LOOK: Duration = Duration::from_millis(50);
 pub struct Sleep {
     pid: u32,
     /// How often it had slept, and since when it has been seen in this sleep.
-    last: Option<(String, Instant)>,
+    last: Option<(Slept, Instant)>,
 }
 
-/// In place of /proc/PID/status.
-const UNKNOWN: &str = "State:\tS\nvoluntary_ctxt_switches:\t0\n";
+/// How often a thread has slept; `None`: it cannot be read.
+type Slept = Option<u64>;
+
+/// `None`: the thread does not sleep.
+fn slept(status: &str) -> Option<Slept> {
+    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let sleeps = line("State:").is_some_and(|state| state.trim_start().starts_with(['S', 'D']));
+    sleeps.then(|| line("voluntary_ctxt_switches:")?.trim().parse().ok())
+}
 
 impl Sleep {
     pub fn of(child: &Child) -> Sleep {
@@ -36,16 +43,13 @@ impl Sleep {
     /// whether it has taken as long.
     pub fn is_too_long(&mut self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
-        let status = status.unwrap_or_else(|_| UNKNOWN.into());
-        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        let sleeps = line("State:").is_some_and(|state| state.trim_start().starts_with(['S', 'D']));
-        let count = line("voluntary_ctxt_switches:").filter(|_| sleeps);
-        match (count, &self.last) {
+        let now = status.map_or(Some(None), |status| slept(&status));
+        match (now, &self.last) {
             (None, _) => self.last = None,
-            (Some(count), Some((last, since))) if count == last => {
+            (Some(now), Some((last, since))) if now == *last => {
                 return since.elapsed() >= TOO_LONG;
             }
-            (Some(count), _) => self.last = Some((count.into(), Instant::now())),
+            (Some(now), _) => self.last = Some((now, Instant::now())),
         }
         false
     }
@@ -85,6 +89,16 @@ pub fn give_up(mut child: Child) {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn who_runs_does_not_sleep() {
+        let status =
+            |state: &str| format!("Name:\tx\nState:\t{state}\nvoluntary_ctxt_switches:\t7\n");
+        assert_eq!(slept(&status("S (sleeping)")), Some(Some(7)));
+        assert_eq!(slept(&status("D (disk sleep)")), Some(Some(7)));
+        assert_eq!(slept(&status("R (running)")), None);
+        assert_eq!(slept("State:\tS (sleeping)\n"), Some(None));
+    }
 
     #[test]
     fn who_sleeps_in_one_piece_is_told_from_who_wakes_up() {

@@ -2,8 +2,8 @@
 //! How much memory the control groups of this process leave it, in versions 1 and 2. The kernel
 //! kills in a group that has reached its limit, however much the machine has.
 
-use crate::cgroups::{self, Mount};
 use crate::missed;
+use crate::mounts::{self, Mount};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +58,7 @@ fn folders(groups: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, &'static Files)
         let below = Path::new(path).strip_prefix(root).ok().unwrap_or(Path::new(""));
         Some((at.clone(), at.join(below), files))
     };
-    cgroups::mounts(mounts).filter_map(folder).collect()
+    mounts::of_list(mounts).filter_map(folder).collect()
 }
 
 /// The path in a line such as `9:memory:/a/b`.

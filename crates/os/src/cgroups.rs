@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Cgroups of both versions, and which threads are in them.
 
+use super::mounts::{self, Mount};
 use super::{Error, missed};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,25 +18,17 @@ pub struct Cgroup {
     pub controllers: Vec<String>,
 }
 
-/// A mounted file system.
-pub(crate) struct Mount {
-    pub at: PathBuf,
-    /// What of it is mounted there: of cgroups, which one.
-    pub root: String,
-    /// `cgroup` for hierarchies of version 1, `cgroup2` for that of version 2.
-    pub kind: String,
-    /// Of the file system, for version 1 the controllers: `rw,memory`.
-    pub options: String,
-}
-
 /// The cgroup of a path in the file system, of one below the root of a hierarchy, or of a line of
 /// /proc/PID/cgroup.
 pub fn find(path: &str) -> Result<Cgroup, Error> {
-    let info = fs::read_to_string("/proc/self/mountinfo").map_err(|e| {
-        Error::new(format!("cannot read /proc/self/mountinfo, which says where cgroups are: {e}"))
+    let info = fs::read_to_string(mounts::LIST).map_err(|e| {
+        Error::new(format!("cannot read {}, which says where cgroups are: {e}", mounts::LIST))
             .help("mount /proc: mount -t proc proc /proc")
     })?;
-    find_in(path, &mounts(&info).filter(|m| m.kind.starts_with("cgroup")).collect::<Vec<_>>())
+    find_in(
+        path,
+        &mounts::of_list(&info).filter(|m| m.kind.starts_with("cgroup")).collect::<Vec<_>>(),
+    )
 }
 
 /// `mounts`: of cgroups.
@@ -194,37 +187,6 @@ fn joined(root: &str, below: &str) -> String {
     }
 }
 
-/// A line: `30 23 0:26 ROOT PLACE OPTIONS - TYPE SOURCE OPTIONS`.
-pub(crate) fn mounts(info: &str) -> impl Iterator<Item = Mount> {
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let mut after = after.split(' ');
-        Some(Mount {
-            root: before.next()?.into(),
-            at: before.next()?.into(),
-            kind: after.next()?.into(),
-            options: after.nth(1)?.into(),
-        })
-    };
-    info.lines().filter_map(mount)
-}
-
-/// Where the file system of a path is mounted, by the names alone: none of them is asked. `None`:
-/// at the root, or it cannot be told.
-pub fn mount_of(place: &Path) -> Option<PathBuf> {
-    mount_around(place).map(|mount| mount.at)
-}
-
-/// The same, with what is known of the mount.
-pub(crate) fn mount_around(place: &Path) -> Option<Mount> {
-    let path = "/proc/self/mountinfo";
-    let info = missed::noting(path, fs::read_to_string(path))?;
-    let within = mounts(&info).filter(|mount| place.starts_with(&mount.at));
-    // Of several at one place, the last one covers the others.
-    within.max_by_key(|mount| mount.at.as_os_str().len()).filter(|mount| mount.at != Path::new("/"))
-}
-
 impl Cgroup {
     /// As /proc/PID/cgroup has it, without the number of the hierarchy: `/a/b`, or of version 1
     /// `cpu,cpuacct:/a/b`.
@@ -285,24 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_of_a_path_is_the_innermost() {
-        assert_eq!(mount_of(Path::new("/proc/1/exe")), Some("/proc".into()));
-        assert_eq!(mount_of(Path::new("/")), None);
-    }
-
-    #[test]
-    fn mounts_of_both_versions() {
-        let info = "30 23 0:26 / /sys/fs/cgroup ro - tmpfs none rw\n\
-                    31 30 0:27 /a /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 none rw\n\
-                    32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n";
-        let found: Vec<Mount> = mounts(info).collect();
-        let kinds: Vec<&str> = found.iter().map(|mount| mount.kind.as_str()).collect();
-        assert_eq!(kinds, ["tmpfs", "cgroup2", "cgroup"]);
-        assert_eq!(
-            (found[1].at.to_str(), found[1].root.as_str()),
-            (Some("/sys/fs/cgroup/unified"), "/a")
-        );
-        assert_eq!(found[2].options, "rw,memory");
+    fn roots_and_paths_are_joined() {
         assert_eq!((joined("/", ""), joined("/", "x/y")), ("/".into(), "/x/y".into()));
         assert_eq!((joined("/a", ""), joined("/a", "x")), ("/a".into(), "/a/x".into()));
     }

@@ -48,6 +48,8 @@ pub struct Limits {
 pub struct Permits<'a> {
     pub read: &'a [&'a Path],
     pub write: &'a [&'a Path],
+    /// It may reach the network.
+    pub network: bool,
     /// If root starts it, it runs as a user and in a group that no other process has, so that none
     /// can stop it or change its memory.
     pub as_stranger: bool,
@@ -57,7 +59,7 @@ pub struct Permits<'a> {
 /// Takes effect when the program is started. Without Landlock (Linux 5.13, optional in a kernel),
 /// only running as another user keeps it from files; if an ordinary user starts it, nothing does.
 pub fn confine(command: &mut Command, permits: &Permits) {
-    let rules = ruleset(permits.read, permits.write);
+    let rules = ruleset(permits);
     let is_root = super::files::effective_uid() == 0;
     let user = (permits.as_stranger && is_root).then(stranger::id);
     let limits = permits.limits;
@@ -66,13 +68,17 @@ pub fn confine(command: &mut Command, permits: &Permits) {
 }
 
 /// `None`: this kernel has no Landlock.
-fn ruleset(read: &[&Path], write: &[&Path]) -> Option<OwnedFd> {
+fn ruleset(permits: &Permits) -> Option<OwnedFd> {
+    let Permits { read, write, network, .. } = *permits;
     // Rights that an older kernel does not know are left out.
     let abi = ABI::V6;
     let all = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))
-        .and_then(|r| r.handle_access(AccessNet::from_all(abi)))
+        .and_then(|r| match network {
+            true => Ok(r),
+            false => r.handle_access(AccessNet::from_all(abi)),
+        })
         .and_then(|r| r.scope(Scope::from_all(abi)))
         .and_then(Ruleset::create);
     let programs = PROGRAMS.iter().map(Path::new).chain(read.iter().copied());

@@ -44,6 +44,30 @@ impl FileId {
     }
 }
 
+/// What was looked for; `None`: it is not there. If the look itself has failed, nobody knows.
+pub fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
+}
+
+/// Whether a path leads to something.
+pub fn is_there(path: &Path) -> io::Result<bool> {
+    unless_absent(path.metadata()).map(|found| found.is_some())
+}
+
+/// The number of the mount through which a file was opened, which the kernel knows without asking
+/// the file system.
+pub fn mount_number(file: &File) -> io::Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(file, "", flags, StatxFlags::MNT_ID)?;
+    let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    is_known.then_some(found.stx_mnt_id).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
 /// A descriptor of a file of `folder` that allows to inspect but not to read it (O_PATH): links are
 /// not followed, and opening a device has no effect on it.
 pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {

@@ -22,6 +22,7 @@ pub mod maps;
 pub mod memory;
 pub mod missed;
 pub mod modules;
+pub mod mounts;
 pub mod outputs;
 pub mod patient;
 pub mod perf_events;
@@ -47,7 +48,7 @@ pub use error::Error;
 pub use mapping::Mapping;
 pub use signals::{
     SecondEnds, Signal, Signals, Uninterrupted, asked_to_end, become_ordinary, end_by_signals,
-    ignored_at_start, survive_file_limits,
+    ignored_at_start, survive_file_limits, times_asked_to_end,
 };
 pub use sockets::{connect_abstract, peer_has_our_files, peer_uid};
 

@@ -15,7 +15,7 @@ pub struct Mapped {
     pub id: Option<FileId>,
     /// The process that has mapped it, and from where to where.
     pub by: (u32, u64, u64),
-    /// Kept, because no name leads to it any more. Only for inspection (O_PATH).
+    /// Kept, because its name may be gone when it is needed. Only for inspection (O_PATH).
     pub held: Option<Arc<File>>,
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// While this exists, signals that would end the process are blocked in the calling thread, so that
 /// it can remove its temporary files. Processes that it starts receive them at once.
@@ -47,8 +47,8 @@ pub struct Signal {
 /// The end of a pipe into which the handler writes; there is one in a process.
 static ARRIVED: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether one of those that end the process has arrived, and how many [`SecondEnds`] there are.
-static ASKED_TO_END: AtomicBool = AtomicBool::new(false);
+/// How many of those that end the process have arrived, and how many [`SecondEnds`] there are.
+static ASKED_TO_END: AtomicU32 = AtomicU32::new(0);
 static SECOND_ENDS: AtomicU32 = AtomicU32::new(0);
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -110,7 +110,7 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
         let bytes = [signal as u8, u8::from((*info).si_code == libc::SI_KERNEL)];
         libc::write(ARRIVED.load(Ordering::Acquire), bytes.as_ptr().cast(), bytes.len());
         if ENDING.contains(&signal)
-            && ASKED_TO_END.swap(true, Ordering::AcqRel)
+            && ASKED_TO_END.fetch_add(1, Ordering::AcqRel) > 0
             && SECOND_ENDS.load(Ordering::Acquire) > 0
         {
             // It is blocked until this handler returns.
@@ -140,6 +140,11 @@ impl Drop for SecondEnds {
 
 /// Whether the first of these signals has come.
 pub fn asked_to_end() -> bool {
+    times_asked_to_end() > 0
+}
+
+/// How many of these signals have come.
+pub fn times_asked_to_end() -> u32 {
     ASKED_TO_END.load(Ordering::Acquire)
 }
 

@@ -3,6 +3,7 @@
 //! start.
 
 use crate::destination::{check_stdout, is_stdout};
+use crate::hung::{Watched, watched};
 use klogger_os::files::{cannot_write, discards, folder_of};
 use klogger_os::outputs::{Folder, Old, Partial};
 use klogger_os::{Error, answers};
@@ -11,6 +12,7 @@ use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
@@ -133,36 +135,49 @@ pub fn create(folder: &Folder, name: &OsStr, mode: u32) -> io::Result<File> {
 }
 
 /// A log that has no name until it is complete: nothing stands there until then, and what stood
-/// there stays as it was.
+/// there stays as it was. Whether one of its calls hangs is looked at.
 pub struct Whole {
-    pub file: File,
+    path: Arc<Path>,
+    file: File,
     /// `None`: a device that discards it.
     partial: Option<Partial>,
 }
 
 impl Whole {
     pub fn begin(path: &Path, mode: u32) -> Result<Whole, Error> {
+        watched(path, || Whole::make(path, mode))
+    }
+
+    fn make(path: &Path, mode: u32) -> Result<Whole, Error> {
         check(path)?;
+        let whole = |file, partial| Whole { path: path.into(), file, partial };
         let cannot = |e| cannot_write(path, e);
         let (folder, name) = place(path)?;
         if look(&folder, &name, path)?.is_some_and(|found| found.file_type().is_char_device()) {
             let file = folder.open_special(&name).map_err(cannot)?;
-            return Ok(Whole { file, partial: None });
+            return Ok(whole(file, None));
         }
         let mut partial = Partial::begin(&folder, &name, mode).map_err(cannot)?;
         partial.set_mode(mode).map_err(cannot)?;
         let file = partial.file().try_clone().map_err(cannot)?;
-        Ok(Whole { file, partial: Some(partial) })
+        Ok(whole(file, Some(partial)))
+    }
+
+    /// What is written to.
+    pub fn file(&self) -> io::Result<Watched<File>> {
+        Ok(Watched::new(self.path.clone(), self.file.try_clone()?))
     }
 
     /// Gives it its name. `old`: what becomes of a file that has it.
     pub fn complete(self, old: Old) -> io::Result<()> {
-        self.partial.map_or(Ok(()), |partial| partial.complete(old))
+        let Whole { path, partial, .. } = self;
+        watched(path, || partial.map_or(Ok(()), |partial| partial.complete(old)))
     }
 
     /// The same. When this returns, the disk has the log and its name.
     pub fn complete_synced(self, old: Old) -> io::Result<()> {
-        self.partial.map_or(Ok(()), |partial| partial.complete_synced(old))
+        let Whole { path, partial, .. } = self;
+        watched(path, || partial.map_or(Ok(()), |partial| partial.complete_synced(old)))
     }
 }
 

@@ -96,9 +96,20 @@ impl<W> Drop for Watched<W> {
     }
 }
 
+/// Who writes: what a signal does, and what is not lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// A signal ends the recording, and another one the process, whose rings stay.
+    #[default]
+    Recording,
+    /// A signal ends the process. What is rescued stays where it is until the disk has it.
+    Rescue,
+}
+
 /// What the user has been told.
 #[derive(Default)]
 struct Told {
+    by: Writes,
     /// Files whose calls hang, and since when.
     files: Vec<(Arc<Path>, u64)>,
     /// While there are any.
@@ -113,16 +124,16 @@ impl Told {
         let mut said = Vec::new();
         for call in &hanging {
             if self.files.iter().all(|(file, _)| *file != call.file) {
-                said.push(hangs(&call.file, now_ns.saturating_sub(call.since_ns), ending));
+                said.push(self.by.hangs(&call.file, now_ns.saturating_sub(call.since_ns), ending));
                 self.files.push((call.file.clone(), call.since_ns));
             }
         }
         let is_over = |(file, _): &mut (Arc<Path>, u64)| hanging.iter().all(|c| c.file != *file);
         let over: Vec<_> = self.files.extract_if(.., is_over).collect();
         let all = self.files.is_empty();
-        let again = |(file, since)| goes_on(file, now_ns.saturating_sub(since), all);
+        let again = |(file, since)| self.by.goes_on(file, now_ns.saturating_sub(since), all);
         said.extend(over.iter().map(|(file, since)| again((file, *since))));
-        match all {
+        match all || self.by == Writes::Rescue {
             true => self.second_ends = None,
             false => drop(self.second_ends.get_or_insert_with(SecondEnds::begin)),
         }
@@ -139,10 +150,10 @@ pub struct Watch {
 impl Watch {
     /// Tells of each file that writing it hangs, and that it goes on; in between, the second signal
     /// ends the process, whatever its threads wait for. Without a thread for it, nothing is told.
-    pub fn start(tell: fn(&str)) -> Watch {
+    pub fn start(by: Writes, tell: fn(&str)) -> Watch {
         let (end, ended) = channel::<()>();
         let run = move || {
-            let mut told = Told::default();
+            let mut told = Told { by, ..Told::default() };
             let mut over = false;
             while !over {
                 // The last look is for a call that has returned at the end.
@@ -157,21 +168,31 @@ impl Watch {
     }
 }
 
-fn hangs(file: &Path, taken_ns: u64, ending: bool) -> String {
-    format!(
-        "writing {} has taken {} s: its file system does not answer; {} Ctrl-C (or SIGTERM) ends \
-         klogger at once, and 'klogger rescue {}' writes what is still in its rings",
-        file.display(),
-        taken_ns / 1_000_000_000,
-        if ending { "another" } else { "a second" },
-        std::process::id()
-    )
-}
+impl Writes {
+    fn hangs(self, file: &Path, taken_ns: u64, ending: bool) -> String {
+        let (file, seconds) = (file.display(), taken_ns / 1_000_000_000);
+        let another = if ending { "another" } else { "a second" };
+        let then = match self {
+            Writes::Recording => format!(
+                "{another} Ctrl-C (or SIGTERM) ends klogger at once, and 'klogger rescue {}' \
+                 writes what is still in its rings",
+                std::process::id()
+            ),
+            Writes::Rescue => "Ctrl-C (or SIGTERM) ends klogger, and nothing is lost: another \
+                 'klogger rescue' can write it elsewhere (-o FILE)"
+                .into(),
+        };
+        format!("writing {file} has taken {seconds} s: its file system does not answer; {then}")
+    }
 
-fn goes_on(file: &Path, taken_ns: u64, all: bool) -> String {
-    let (file, seconds) = (file.display(), taken_ns / 1_000_000_000);
-    let signals = if all { "; signals do not end klogger at once any more" } else { "" };
-    format!("writing {file} goes on after {seconds} s: its file system answers again{signals}")
+    fn goes_on(self, file: &Path, taken_ns: u64, all: bool) -> String {
+        let (file, seconds) = (file.display(), taken_ns / 1_000_000_000);
+        let signals = match self {
+            Writes::Recording if all => "; signals do not end klogger at once any more",
+            Writes::Recording | Writes::Rescue => "",
+        };
+        format!("writing {file} goes on after {seconds} s: its file system answers again{signals}")
+    }
 }
 
 impl Drop for Watch {
@@ -220,6 +241,16 @@ mod tests {
             said[0].ends_with(&format!("{again}; signals do not end klogger at once any more"))
         );
         assert_eq!(look(&[call("x.klog", 105)], 111, true).0.len(), 1, "it hangs again");
+    }
+
+    #[test]
+    fn of_a_rescue_one_signal_is_enough() {
+        let mut told = Told { by: Writes::Rescue, ..Told::default() };
+        let said = told.look(&[call("x.klog", 93)], 100 * SECOND, false);
+        assert!(said.len() == 1 && said[0].contains("; Ctrl-C (or SIGTERM) ends"), "{said:?}");
+        assert!(told.second_ends.is_none());
+        let said = told.look(&[], 101 * SECOND, false);
+        assert!(said.len() == 1 && said[0].ends_with("answers again"), "{said:?}");
     }
 
     /// How many calls for a file there are.

@@ -77,6 +77,8 @@ pub struct Options {
     pub snapshots: Option<snapshots::Options>,
     /// Tells the user that writing a file hangs, or goes on; called by a thread of its own.
     pub tell_hung: fn(&str),
+    /// Tells the user that servers with debug information are waited for.
+    pub tell_fetching: klogger_symbolize::Tell,
 }
 
 /// The progress of a recording, reported several times a second.

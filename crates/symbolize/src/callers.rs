@@ -37,6 +37,7 @@ fn frames(stack: &mut UserStack, rules: &Rules) {
     let innermost = stack.frames.first().and_then(|place| rules.get(place));
     // Its file may be found later.
     if innermost.is_none_or(|rule| *rule == Rule::Unknown) {
+        stack.is_whole |= !stack.cut && ends(&stack.frames, rules);
         return;
     }
     let mut raw = stack.raw.clone().unwrap_or_default();
@@ -52,11 +53,17 @@ fn frames(stack: &mut UserStack, rules: &Rules) {
     if before.is_some_and(|before| before > reach(&frames, &gaps)) {
         return;
     }
-    stack.is_whole = frames.last().and_then(|place| rules.get(place)) == Some(&Rule::Outermost);
+    stack.is_whole = ends(&frames, rules);
     // Files that are found later may lead to the last frame of the kernel's.
     stack.cut = full || stack.cut && (unread || last && !stack.is_whole);
     stack.raw = unread.then(|| raw.clone());
     (stack.frames, stack.gaps) = (frames, Some(gaps));
+}
+
+/// Whether the last frame is where its thread begins.
+fn ends(frames: &[Place], rules: &Rules) -> bool {
+    let last = frames.last().and_then(|place| rules.get(place));
+    last.is_some_and(|rule| rule.is_beginning())
 }
 
 /// How many frames are known before one is missing, and in all.
@@ -183,8 +190,8 @@ impl<'a> Walk<'a> {
         let Some(place) = self.frames.last().copied() else { return false };
         let found = match (self.rules.get(&place).copied(), place) {
             (Some(Rule::Outermost), _) => return false,
-            (Some(Rule::Caller(caller)), _) => self.by_tables(caller),
-            (Some(Rule::Absent), _) | (None, Place::Address(_)) => false,
+            (Some(Rule::Caller(caller) | Rule::Begins(caller)), _) => self.by_tables(caller),
+            (Some(Rule::Absent | Rule::Restorer), _) | (None, Place::Address(_)) => false,
             // As in code that programs make, which has frames.
             (Some(Rule::Unknown) | None, _) => {
                 self.unread = true;

@@ -6,6 +6,8 @@
 use crate::elf::facts;
 use klogger_os::files::cache_folder;
 use klogger_os::outputs::{Folder, Old, Partial};
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -26,10 +28,10 @@ const REDIRECTS: u32 = 3;
 /// Bytes of a build id: of all that linkers make.
 const ID_BYTES: std::ops::RangeInclusive<usize> = 8..=32;
 
-/// What servers have said to this process: segments and snapshots of a recording ask for the same
-/// files.
-#[derive(Default)]
-struct Said {
+/// What servers have said to this process, and to those that it has started: segments and snapshots
+/// of a recording ask for the same files.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Said {
     /// Build ids that no server has.
     absent: BTreeSet<String>,
     /// Servers that are not asked again, by their address, and why.
@@ -37,17 +39,39 @@ struct Said {
 }
 static SAID: Mutex<Said> = Mutex::new(Said { absent: BTreeSet::new(), failed: BTreeMap::new() });
 
+impl Said {
+    pub fn so_far() -> Said {
+        SAID.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers it as well.
+    pub fn keep(self) {
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        said.absent.extend(self.absent);
+        said.failed.extend(self.failed);
+    }
+}
+
 /// The servers of the environment.
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Servers {
     urls: Vec<String>,
     /// What is kept: `.build-id/NN/REST.debug`.
     pub folder: PathBuf,
+}
+
+/// Asks them. `T`: is told which one.
+pub struct Run<T> {
+    servers: Servers,
     agent: Agent,
     until: Instant,
+    /// Bytes of all that is kept, once they have been counted.
+    kept: Cell<Option<u64>>,
+    asks: T,
 }
 
 /// What came of a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fetched {
     /// It is in the folder.
     Kept,
@@ -73,32 +97,60 @@ impl Servers {
 
     fn new(urls: &str, folder: PathBuf) -> Servers {
         let urls = urls.split_whitespace().map(|url| url.trim_end_matches('/').to_string());
+        Servers { urls: urls.collect(), folder }
+    }
+
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The folder, which is made.
+    pub fn prepare(&self) -> io::Result<PathBuf> {
+        Folder::make_with(&self.folder, 0o700)?;
+        Ok(self.folder.clone())
+    }
+
+    /// Where the file with this build id is asked for.
+    pub fn addresses(&self, build_id: &str) -> Vec<String> {
+        self.urls.iter().map(|url| address(&public(url), build_id)).collect()
+    }
+
+    /// What is known without asking.
+    pub fn known(&self, build_id: &str) -> Option<Fetched> {
+        if kept_path(&self.folder, build_id).is_file() {
+            return Some(Fetched::Kept);
+        }
+        let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.absent.contains(build_id) {
+            return Some(Fetched::Absent);
+        }
+        let failed = |url: &String| Some((url.clone(), said.failed.get(url)?.clone()));
+        let all: Option<Vec<(String, String)>> = self.urls.iter().map(failed).collect();
+        all?.into_iter().next().map(|(url, why)| Fetched::Failed(url, why))
+    }
+
+    /// Begins to ask. `asks`: hears which server.
+    pub fn run<T: Fn(&str) -> io::Result<()>>(self, asks: T) -> Run<T> {
         let config = Agent::config_builder()
             .timeout_connect(Some(CONNECT))
             .timeout_global(Some(FETCH))
             .max_redirects(REDIRECTS)
             .user_agent("klogger");
         let agent = config.build().into();
-        Servers { urls: urls.collect(), folder, agent, until: Instant::now() + ALL }
+        Run { servers: self, agent, until: Instant::now() + ALL, kept: Cell::new(None), asks }
     }
+}
 
-    /// Where the file with this build id is asked for.
-    pub fn addresses(&self, build_id: &str) -> Vec<String> {
-        self.urls.iter().map(|url| address(url, build_id)).collect()
-    }
-
+impl<T: Fn(&str) -> io::Result<()>> Run<T> {
     /// Gets the debug information of a file, unless it is there already.
     pub fn fetch(&self, build_id: &str) -> Fetched {
-        let path = kept_path(&self.folder, build_id);
-        if path.is_file() {
-            return Fetched::Kept;
+        if let Some(known) = self.servers.known(build_id) {
+            return known;
         }
+        let path = kept_path(&self.servers.folder, build_id);
         let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.absent.contains(build_id) {
-            return Fetched::Absent;
-        }
         let mut failed = None;
-        for url in &self.urls {
+        for url in &self.servers.urls {
             if let Some(why) = said.failed.get(url) {
                 failed.get_or_insert((url.clone(), why.clone()));
                 continue;
@@ -129,22 +181,28 @@ impl Servers {
         if Instant::now() >= self.until {
             return Err("fetching debug information takes too long".into());
         }
-        if size_of(&self.folder) >= KEPT_MAX {
-            let (folder, most) = (self.folder.display(), KEPT_MAX >> 30);
+        let kept = self.kept.get().unwrap_or_else(|| size_of(&self.servers.folder));
+        self.kept.set(Some(kept));
+        if kept >= KEPT_MAX {
+            let (folder, most) = (self.servers.folder.display(), KEPT_MAX >> 30);
             return Err(format!("{folder} has {most} GiB already: remove what is old"));
         }
+        // Nobody may listen any more: then this process is ended.
+        let _ = (self.asks)(url);
         let mut answer = match self.agent.get(address(url, build_id)).call() {
             Ok(answer) => answer,
             Err(ureq::Error::StatusCode(404)) => return Ok(false),
             Err(e) => return Err(e.to_string()),
         };
         let body = answer.body_mut().as_reader();
-        keep(body, build_id, path).map(|()| true).map_err(|e| e.to_string())
+        let size = keep(body, build_id, path).map_err(|e| e.to_string())?;
+        self.kept.set(Some(kept.saturating_add(size)));
+        Ok(true)
     }
 }
 
-/// Writes what is the debug information of the file with this build id.
-fn keep(body: impl Read, build_id: &str, path: &Path) -> io::Result<()> {
+/// Writes what is the debug information of the file with this build id. Returns its size.
+fn keep(body: impl Read, build_id: &str, path: &Path) -> io::Result<u64> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut partial = Partial::begin(&Folder::make_with(folder, 0o700)?, name, 0o600)?;
@@ -155,7 +213,17 @@ fn keep(body: impl Read, build_id: &str, path: &Path) -> io::Result<()> {
     if facts(partial.file()).is_none_or(|is| is.build_id != build_id) {
         return Err(io::Error::other("it has sent another file than the one that was asked for"));
     }
-    partial.complete(Old::Replace)
+    partial.complete(Old::Replace)?;
+    Ok(size)
+}
+
+/// An address without the user and the password that it may have.
+pub fn public(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or(host);
+    let between = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{between}{host}{path}")
 }
 
 fn address(url: &str, build_id: &str) -> String {
@@ -227,21 +295,43 @@ mod tests {
         (bytes, format!("{byte:02x}").repeat(20))
     }
 
+    fn asking(urls: &str, folder: &Path) -> Run<impl Fn(&str) -> io::Result<()> + use<>> {
+        Servers::new(urls, folder.into()).run(|_| Ok(()))
+    }
+
     #[test]
     fn what_is_sent_is_kept_and_asked_for_once() {
         let (bytes, id) = file(0x5a);
         let folder = tempfile::tempdir().unwrap();
         let (empty, absent) = server(vec![answer("404 Not Found", b"no")]);
         let (has, served) = server(vec![answer("200 OK", &bytes)]);
-        let servers = Servers::new(&format!(" {empty}/ {has}"), folder.path().join("kept"));
+        let servers = asking(&format!(" {empty}/ {has}"), &folder.path().join("kept"));
         assert_eq!(servers.fetch(&id), Fetched::Kept);
         assert_eq!(servers.fetch(&id), Fetched::Kept);
-        assert_eq!(std::fs::read(kept_path(&servers.folder, &id)).unwrap(), bytes);
+        assert_eq!(std::fs::read(kept_path(&folder.path().join("kept"), &id)).unwrap(), bytes);
         for asked in [absent, served] {
             let line = format!("GET /buildid/{id}/debuginfo HTTP/1.1");
             assert_eq!(asked.join().unwrap(), [line]);
         }
-        assert_eq!(size_of(&servers.folder), bytes.len() as u64);
+        assert_eq!(size_of(&folder.path().join("kept")), bytes.len() as u64);
+    }
+
+    #[test]
+    fn the_folder_is_counted_once() {
+        let (first, second) = (file(0x5c), file(0x5d));
+        let folder = tempfile::tempdir().unwrap();
+        let (url, asked) = server([&first, &second].map(|f| answer("200 OK", &f.0)).into());
+        let servers = asking(&url, folder.path());
+        assert_eq!(servers.fetch(&first.1), Fetched::Kept);
+        let other = std::fs::File::create(kept_path(folder.path(), &"5c".repeat(21))).unwrap();
+        other.set_len(KEPT_MAX).unwrap();
+        assert_eq!(servers.fetch(&second.1), Fetched::Kept);
+        assert_eq!(servers.kept.get(), Some((first.0.len() + second.0.len()) as u64));
+        assert_eq!(asked.join().unwrap().len(), 2);
+        // By whoever comes later, which asks nobody then.
+        let (url, _) = server(Vec::new());
+        let found = asking(&url, folder.path()).fetch(&"5e".repeat(20));
+        assert!(matches!(found, Fetched::Failed(_, why) if why.contains("4 GiB already")));
     }
 
     #[test]
@@ -249,7 +339,7 @@ mod tests {
         let id = "ab".repeat(20);
         let folder = tempfile::tempdir().unwrap();
         let (url, asked) = server(vec![answer("404 Not Found", b"")]);
-        let servers = Servers::new(&url, folder.path().into());
+        let servers = asking(&url, folder.path());
         assert_eq!(servers.fetch(&id), Fetched::Absent);
         assert_eq!(servers.fetch(&id), Fetched::Absent);
         assert_eq!(asked.join().unwrap().len(), 1);
@@ -268,7 +358,7 @@ mod tests {
             let id = format!("c{n}").repeat(20);
             let folder = tempfile::tempdir().unwrap();
             let (url, _) = server(vec![sent]);
-            let servers = Servers::new(&url, folder.path().into());
+            let servers = asking(&url, folder.path());
             let Fetched::Failed(failed, why) = servers.fetch(&id) else { panic!("{n}") };
             assert!(failed == url && !why.is_empty(), "{n}");
             assert_eq!(size_of(folder.path()), 0);
@@ -281,10 +371,21 @@ mod tests {
     fn only_web_servers_are_asked() {
         let folder = tempfile::tempdir().unwrap();
         for url in ["file:///srv/debug", "ftp://localhost", "/srv/debug"] {
-            let servers = Servers::new(url, folder.path().into());
+            let servers = asking(url, folder.path());
             let why = "only servers of http and https are asked";
             let id = "ef".repeat(20);
             assert_eq!(servers.fetch(&id), Fetched::Failed(url.into(), why.into()));
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_told() {
+        for (url, told) in [
+            ("https://debug.example.org", "https://debug.example.org"),
+            ("http://me:secret@example.org:8002/path@x", "http://example.org:8002/path@x"),
+            ("/srv/debug", "/srv/debug"),
+        ] {
+            assert_eq!(public(url), told);
         }
     }
 

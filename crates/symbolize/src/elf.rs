@@ -66,6 +66,13 @@ pub fn segments(file: &File) -> Option<(u16, Vec<Segment>)> {
     Some((short(&header, 18)?, segments))
 }
 
+/// Where the program begins; of a library, 0 mostly.
+pub fn entry(file: &File) -> Option<u64> {
+    let mut header = [0; 32];
+    file.read_exact_at(&mut header, 0).ok()?;
+    long(&header, 24)
+}
+
 /// `None`: it has no segments that can be read.
 pub fn facts(file: &File) -> Option<Facts> {
     let mut facts = Facts::default();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Names from the debug information that servers have, for files that have too few themselves.
 
-use crate::debuginfod::{Fetched, Servers, is_build_id};
+use crate::debuginfod::{Fetched, Servers, is_build_id, public};
+use crate::fetcher;
 use crate::finder::{self, Wanted};
 use crate::{Missing, Search, TIME, take, unnamed};
 use klogger_log::code::Code;
@@ -31,12 +32,21 @@ pub fn add(
     };
     let mut kept = Vec::new();
     let mut failures: BTreeMap<String, Missing> = BTreeMap::new();
+    let asked = lacking.iter().map(|file| file.build_id.clone());
+    let asked: Vec<String> = asked.filter(|id| servers.known(id).is_none()).collect();
+    let mut answers = match asked.is_empty() {
+        true => Vec::new(),
+        false => fetcher::fetch(servers, &asked, search.tell),
+    }
+    .into_iter();
     for file in lacking {
-        match servers.fetch(&file.build_id) {
+        let known = (!asked.contains(&file.build_id)).then(|| servers.known(&file.build_id));
+        let none = || Fetched::Failed(String::new(), "it was not asked".into());
+        match known.flatten().or_else(|| answers.next()).unwrap_or_else(none) {
             Fetched::Kept => kept.push(file),
             Fetched::Absent => absent(code, &file, servers, missing),
             Fetched::Failed(url, why) => {
-                let none = || failed(&url, &file.build_id, &why, 0);
+                let none = || failed(&public(&url), &file.build_id, &why, 0);
                 failures.entry(url.clone()).or_insert_with(none).places += unnamed(code, &file);
             }
         }
@@ -86,6 +96,7 @@ fn absent(code: &Code, file: &Wanted, servers: &Servers, missing: &mut Vec<Missi
         None => missing.push(Missing {
             looked,
             places: unnamed(code, file),
+            unread: false,
             ..file.lost("no server has its debug information", false)
         }),
     }
@@ -99,5 +110,6 @@ fn failed(what: &str, build_id: &str, why: &str, places: usize) -> Missing {
         looked: Vec::new(),
         places,
         refused: true,
+        unread: true,
     }
 }

@@ -3,15 +3,17 @@
 //! it is a regular file, and its build id must be the one in the log.
 
 use crate::elf::{Facts, facts};
+use crate::fetcher::Tell;
 use crate::finder::kind_of;
 use crate::perf_map::BYTES_MAX;
 use klogger_log::code::File as Code;
-use klogger_os::cgroups::mount_of;
 use klogger_os::files::{
     FileId, effective_uid, folder_of, look_at, open_of, open_regular, open_seen_regular,
 };
 use klogger_os::mapped::Mapped;
+use klogger_os::mounts::Mounts;
 use klogger_os::roots::{Roots, inherited};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -38,6 +40,10 @@ pub struct Search {
     /// The log is of this machine, and is being written: the files are those that ran. Then files
     /// are identified, and the code of the kernel in each program has names.
     pub here: bool,
+    /// Hears of servers that are waited for.
+    pub tell: Option<Tell>,
+    /// What is mounted where, once it was needed.
+    pub mounts: OnceCell<Mounts>,
 }
 
 /// The result of a search.
@@ -68,9 +74,9 @@ pub enum Found {
 impl Search {
     /// For a log of this machine, whose programs ran in these containers too, and had mapped these
     /// files.
-    pub fn here(roots: Roots, mapped: Vec<Mapped>) -> Search {
+    pub fn here(roots: Roots, mapped: Vec<Mapped>, tell: Option<Tell>) -> Search {
         let (debug, roots) = (Search::debug_folders(), Some(roots));
-        Search { debug, roots, mapped, here: true, ..Search::default() }
+        Search { debug, roots, mapped, tell, here: true, ..Search::default() }
     }
 
     /// The folders of debug information that are searched without options.
@@ -144,9 +150,9 @@ impl Search {
         let mut looked = vec![path.display().to_string()];
         let mut other = false;
         let mut silent = false;
-        // A file without a name is none that has this name now.
-        if !self.only_debug && mapped.is_none_or(|mapped| mapped.held.is_none()) {
-            let found = self.ask(folder(&path), step, || opened(&path));
+        // By its path first: debug information may lie beside it.
+        if !self.only_debug {
+            let found = self.ask(self.folder(&path), step, || opened(&path));
             silent |= found.is_none();
             match found.flatten() {
                 Some((found, is)) if self.is(file, mapped, &found, &is) => {
@@ -175,7 +181,7 @@ impl Search {
             let all = self.debug.iter().flat_map(|folder| names.each_ref().map(|n| folder.join(n)));
             for path in all {
                 looked.push(path.display().to_string());
-                let found = self.ask(folder(&path), step, || opened(&path));
+                let found = self.ask(self.folder(&path), step, || opened(&path));
                 silent |= found.is_none();
                 // Debug information cannot be used without the segments of the file itself.
                 if let (Some(Some((_, is))), false) = (found, file.loads.is_empty()) {
@@ -208,6 +214,15 @@ impl Search {
         let found = open_seen_regular(&*mapped.find()?).ok()?;
         let is_it = facts(&found).is_some_and(|is| self.is(file, Some(mapped), &found, &is));
         held(Some(found).filter(|_| is_it))
+    }
+
+    /// What is asked for a path: files that are mounted where one did not answer are not asked for;
+    /// of what everything else is mounted in, those of the same folder.
+    fn folder(&self, path: &Path) -> String {
+        match self.mounts.get_or_init(Mounts::read).around(path) {
+            Some(mount) => format!("mount {}", mount.at.display()),
+            None => format!("folder {}", folder_of(path).display()),
+        }
     }
 
     /// In the root of the other machine, if there is one.
@@ -263,15 +278,6 @@ fn vdso() -> io::Result<NamedTempFile> {
     let mut copy = NamedTempFile::new()?;
     copy.write_all(&image)?;
     Ok(copy)
-}
-
-/// What is asked for a path: files that are mounted where one did not answer are not asked for; of
-/// what everything else is mounted in, those of the same folder.
-fn folder(path: &Path) -> String {
-    match mount_of(path) {
-        Some(mount) => format!("mount {}", mount.display()),
-        None => format!("folder {}", folder_of(path).display()),
-    }
 }
 
 fn is_hex(file: &Code) -> bool {

@@ -57,6 +57,7 @@ impl Wanted {
             looked: Vec::new(),
             places: self.offsets.len() + self.data.len(),
             refused,
+            unread: true,
         }
     }
 }
@@ -194,7 +195,8 @@ pub fn work() -> io::Result<()> {
     confine::first_to_be_killed();
     let roots = roots.map(roots::Passed::received).transpose()?;
     let mapped = mapped.into_iter().map(mapped::Passed::received).collect();
-    let search = Search { debug, sysroot, roots, mapped, silent, only_debug, here };
+    let search =
+        Search { debug, sysroot, roots, mapped, silent, only_debug, here, ..Search::default() };
     // If this cannot be said, nobody listens.
     let asks = |what: &str| drop(say(&Said::Asks(what.into())));
     say(&Said::Answers(answers(&wanted, &search, deadline, &asks)))

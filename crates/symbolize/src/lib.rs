@@ -5,18 +5,21 @@
 //! The files are those of other users, so a child process reads them, which is confined and limited
 //! ([`worker`]). If it fails at a file, the next one goes on with the files after it. The server of
 //! their file system may not answer, so a child process looks for them as well ([`finder`]), and
-//! may be given up.
+//! may be given up. Servers with debug information are asked by a third one ([`fetcher`]).
 
 mod callers;
 mod debuginfod;
 mod elf;
 mod fetched;
+mod fetcher;
 mod files;
 mod finder;
 mod perf_map;
 mod unwind;
 mod worker;
 
+pub use fetcher::work as fetch;
+pub use fetcher::{FETCHER, Fetching, Tell};
 pub use files::Search;
 pub use finder::FINDER;
 pub use finder::work as find;
@@ -46,6 +49,33 @@ pub struct Missing {
     pub places: usize,
     /// The file is there, but was refused, or could not be read.
     pub refused: bool,
+    /// Nothing of it was read. Otherwise it was, and has no names for these places.
+    pub unread: bool,
+}
+
+impl Missing {
+    /// The places without a name that stacks show and events have. The others are words of stacks
+    /// that may be return addresses.
+    pub fn shown(&self, code: &Code) -> usize {
+        let is_it = |file: &u32| {
+            let file = code.files.get(*file as usize);
+            file.is_some_and(|file| file.path == self.path && file.build_id == self.build_id)
+        };
+        let frames = code.stacks.iter().flat_map(|stack| &stack.frames);
+        let of_code = frames.filter_map(|place| match place {
+            Place::File(file, at) if is_it(file) => Some((*file, *at)),
+            _ => None,
+        });
+        let of_data = code.data.iter().filter(|datum| datum.name.is_none());
+        let of_data = of_data.filter_map(|datum| match datum.at {
+            DataPlace::Image { file, segment, distance } if is_it(&file) => {
+                Some((file, segment, distance))
+            }
+            _ => None,
+        });
+        let of_code: BTreeSet<_> = of_code.filter(|at| !code.names.contains_key(at)).collect();
+        of_code.len() + of_data.collect::<BTreeSet<_>>().len()
+    }
 }
 
 /// Names what can be named, in place of the names that are there; those of places that cannot be

@@ -136,7 +136,9 @@ fn start(requests: &[Request], debug: &[PathBuf]) -> io::Result<Child> {
     let paths = requests.iter().map(|r| r.path.as_path()).chain(debug.iter().map(PathBuf::as_path));
     let read: Vec<&Path> = paths.chain([program.as_path()]).collect();
     // As root it reads files that only root can read; so it can read these, and change none.
-    confine(&mut command, &Permits { read: &read, write: &[], as_stranger: false, limits: LIMITS });
+    let permits =
+        Permits { read: &read, write: &[], network: false, as_stranger: false, limits: LIMITS };
+    confine(&mut command, &permits);
     // From here on no file is looked up. What is asked next waits for the process, which may wait
     // for a CPU.
     finder::reads();
@@ -203,8 +205,19 @@ fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
     let found = symbolizer.symbolize(&sources[0], input);
     let found = found.or_else(|e| symbolizer.symbolize(&sources[1], input).map_err(|_| e));
     let found = found.map_err(|e| format!("it cannot be read: {e}"))?;
-    let rules = unwind::rules(&request.path, &request.loads, &request.offsets);
-    let code = found.iter().map(functions).zip(rules).collect();
+    let mut rules = unwind::rules(&request.path, &request.loads, &request.offsets);
+    let called: Vec<u64> = rules.pass_on.iter().map(|(_, to)| *to).collect();
+    let called = symbolizer.symbolize(&sources[1], Input::VirtOffset(called.as_slice()));
+    for ((index, _), found) in
+        std::mem::take(&mut rules.pass_on).into_iter().zip(called.unwrap_or_default())
+    {
+        let is_exit = |name: &str| matches!(name, "exit" | "__GI_exit");
+        if matches!(&found, Symbolized::Sym(symbol) if is_exit(&symbol.name) && symbol.offset == 0)
+        {
+            rules.begins(index);
+        }
+    }
+    let code = found.iter().map(functions).zip(rules.rules).collect();
     Ok(Names { code, data })
 }
 

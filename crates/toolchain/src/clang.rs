@@ -159,6 +159,7 @@ impl Compiler<'_> {
         let permits = Permits {
             read: &[self.folder, home.as_path()],
             write: &[],
+            network: false,
             as_stranger: true,
             limits: LIMITS,
         };

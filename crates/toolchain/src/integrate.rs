@@ -8,7 +8,7 @@ mod tracepoints;
 pub use files::{faults, files};
 
 use klogger_os::Error;
-use klogger_os::files::folder_of;
+use klogger_os::files::{folder_of, unless_absent};
 use klogger_os::outputs::{Folder, Old, Partial};
 use std::collections::BTreeMap;
 use std::fs;
@@ -106,14 +106,19 @@ impl Tree {
 
     /// The schemata at the top of the tree, by file name.
     pub fn schemata(&self) -> Result<Vec<String>, Error> {
-        let entries = fs::read_dir(&self.dir).map_err(|e| {
-            Error::new(format!("cannot read the folder {}: {e}", self.dir.display()))
-        })?;
-        let names = entries
-            .flatten()
-            .filter(|e| e.path().is_file())
-            .map(|e| e.file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = names.filter(|n| is_schema(n)).collect();
+        let cannot = |e| Error::new(format!("cannot read the folder {}: {e}", self.dir.display()));
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(cannot)? {
+            let entry = entry.map_err(cannot)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_schema(&name)
+                && unless_absent(entry.path().metadata())
+                    .map_err(cannot)?
+                    .is_some_and(|m| m.is_file())
+            {
+                names.push(name);
+            }
+        }
         names.sort();
         Ok(names)
     }
@@ -146,7 +151,13 @@ impl Tree {
         for insertion in &INSERTIONS {
             self.edit(insertion, Insertion::out_of, &mut changes)?;
         }
-        for path in OWN.iter().filter(|p| self.dir.join(p).exists()) {
+        for path in OWN {
+            let whole = self.dir.join(path);
+            let cannot = |e| Error::new(format!("cannot look at {}: {e}", whole.display()));
+            // It may be a link that leads nowhere.
+            if unless_absent(whole.symlink_metadata()).map_err(cannot)?.is_none() {
+                continue;
+            }
             changes.push(Change {
                 what: What::Remove,
                 path: path.to_string(),
@@ -203,7 +214,10 @@ impl Tree {
                     )));
                 }
             };
-            let names = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+            let entries = entries.collect::<Result<Vec<_>, _>>().map_err(|e| {
+                Error::new(format!("cannot read {}/{folder}: {e}", self.dir.display()))
+            })?;
+            let names = entries.iter().map(|e| e.file_name().to_string_lossy().into_owned());
             // There may also be objects and NAME.mod.c, if the kernel is built in its source tree.
             let made = names.filter(|n| {
                 folder == COPIES

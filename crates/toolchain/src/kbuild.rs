@@ -17,9 +17,9 @@ use klogger_codegen::kernel::{
     AttachPoint, Tracepoints, core, module, prototype_complaint, text_of,
 };
 use klogger_codegen::{NamedText, printable};
-use klogger_os::Error;
 use klogger_os::Uninterrupted;
 use klogger_os::outputs::{Folder, Old, PartialFolder};
+use klogger_os::{Error, missed};
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
 use sha2::{Digest, Sha256};
@@ -124,7 +124,7 @@ pub fn plan_probes(schema: &Schema) -> Result<Vec<Plan>, Error> {
 /// The folder of modules that were installed for the running kernel, by DKMS for example, if it has
 /// all of these, made from exactly these texts. Compressed modules are not considered.
 pub fn installed(schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let release = missed::noting(tree::RELEASE, fs::read_to_string(tree::RELEASE))?;
     installed_in(&Path::new("/lib/modules").join(release.trim()), schemas, builtin)
 }
 
@@ -132,7 +132,8 @@ fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option
     let contains =
         |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
     let has = |file: PathBuf, schema: &Schema| {
-        fs::read(file).is_ok_and(|bytes| contains(&bytes, &text_of(schema)))
+        let read = missed::noting_unless_gone(&file.display().to_string(), fs::read(&file));
+        read.is_some_and(|bytes| contains(&bytes, &text_of(schema)))
     };
     let has_all = |folder: &PathBuf| {
         has(folder.join("klogger.ko"), builtin)

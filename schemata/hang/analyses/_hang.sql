@@ -201,7 +201,7 @@ SELECT w.id, len(w.path) - 1 AS depth, c.id AS cycle,
         WHEN e.state & 32768 > 0 THEN 'the freezer'
         WHEN e.known <> 'nothing' THEN format('{}, holder of a lock',
             hang_thread(e.holder, e.from_ns))
-        WHEN e.lock > 0 THEN format('lock {}, holder unknown', hex(e.lock))
+        WHEN e.lock > 0 THEN format('lock {}, holder unknown', data(e.lock, NULL, 0))
         WHEN e.locks THEN format('a lock, in {}', coalesce(e.site, '?'))
         WHEN e.child THEN 'a child (vfork)'
         WHEN e.io THEN format('a device, in {}', coalesce(e.site, '?'))
@@ -211,7 +211,8 @@ FROM hang_walk AS w JOIN hang_long AS e ON e.id = w.here
 LEFT JOIN hang_cycle AS c ON list_contains(w.path, c.id)
 LEFT JOIN hang_long AS l ON l.id = c.id;
 
-CREATE TEMP MACRO hang_lock(lock, kind) AS CASE WHEN lock > 0 THEN format('{} ({})', hex(lock),
+CREATE TEMP MACRO hang_lock(lock, kind) AS
+CASE WHEN lock > 0 THEN format('{} ({})', data(lock, NULL, 0),
     CASE WHEN kind & 32 > 0 THEN 'mutex' WHEN kind & 16 > 0 THEN 'percpu rwsem'
         WHEN kind & 8 > 0 THEN 'rt-mutex' WHEN kind & 64 > 0 THEN 'semaphore'
         WHEN kind & 4 > 0 THEN 'rwsem, to write' ELSE 'rwsem, to read' END) END;

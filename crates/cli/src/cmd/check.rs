@@ -181,7 +181,7 @@ fn check(path: &Path, kernel: Kernel, loader: Option<&mut Loader>) -> Checked {
 /// The name and the text of a schema file, or of a schema by name.
 fn read_or_find(path: &Path) -> Result<(String, String), Failure> {
     let word = path.to_string_lossy();
-    let place = match schemata::is_file(&word) || path.exists() {
+    let place = match schemata::is_file(&word) || schemata::is_there(path)? {
         true => Place::File(path.into()),
         false => schemata::place(&word)?,
     };

@@ -72,6 +72,9 @@ pub enum Command {
     /// Finds the files of code, for another klogger
     #[command(hide = true, name = klogger_symbolize::FINDER)]
     FindCode,
+    /// Asks servers for debug information, for another klogger
+    #[command(hide = true, name = klogger_symbolize::FETCHER)]
+    FetchCode,
     /// `klogger NAME` runs the program `klogger-NAME`
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -135,6 +138,7 @@ impl Command {
             Command::Complete(args) => complete::run(args),
             Command::NameCode => part(klogger_symbolize::work()),
             Command::FindCode => part(klogger_symbolize::find()),
+            Command::FetchCode => part(klogger_symbolize::fetch()),
             Command::External(words) => external::run(words),
         }
     }

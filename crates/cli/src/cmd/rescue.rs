@@ -9,6 +9,7 @@ use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped;
 use klogger_log::writer::Compression;
 use klogger_os::Error;
+use klogger_recorder::hung::{self, Writes};
 use klogger_recorder::rescue::programs::{self, Remains, Saved};
 use klogger_recorder::rescue::rings::{self, Remnant, Salvaged};
 use klogger_recorder::rescue::vmcore::{self, Rescued};
@@ -61,6 +62,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    let _hung = hung::Watch::start(Writes::Rescue, messages::note);
     let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
     if let Some(image) = &args.vmcore {
         let rescued = vmcore::save(image, args.log.as_deref(), args.output(), compression)?;

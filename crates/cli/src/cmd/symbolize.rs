@@ -3,6 +3,7 @@
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
+use crate::messages;
 use crate::text::open;
 use klogger_log::code::{Code, DataPlace, Place};
 use klogger_log::reader::Reader;
@@ -10,7 +11,7 @@ use klogger_log::text::escaped;
 use klogger_log::writer::rewrite;
 use klogger_os::files::cannot_write;
 use klogger_os::outputs::{Folder, Old, Partial};
-use klogger_symbolize::{Missing, Search, symbolize};
+use klogger_symbolize::{Missing, Search, Tell, symbolize};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -137,7 +138,8 @@ fn one(args: &Args, log: &Log, mut code: Code) -> Result<Done, Failure> {
     if args.sysroot.is_none() {
         debug.extend(Search::debug_folders());
     }
-    let search = Search { debug, sysroot: args.sysroot.clone(), ..Search::default() };
+    let (sysroot, tell) = (args.sysroot.clone(), Some(messages::fetching as Tell));
+    let search = Search { debug, sysroot, tell, ..Search::default() };
     let missing = symbolize(&mut code, &search);
     let output = args.output.clone().unwrap_or_else(|| log.path());
     write(log, &code, args.output.as_deref()).map_err(|e| cannot_write(&output, e))?;

@@ -11,7 +11,7 @@
 //! without a tracepoint, beside it each time.
 
 use super::attach::{Site, attach};
-use super::kept_costs::{self, Measured};
+use super::kept_costs::{self, FOLDER, Measured};
 use super::load::{self, Config};
 use crate::costs::{SPREAD, judge, quantile};
 use crate::scope::{SCOPE_BYTES, Scope};
@@ -125,7 +125,10 @@ impl Prepared {
             let logged = format!("{:?}", unit.schema.events);
             let name = kept_costs::name((logged, place, pinned_to, kind));
             let arms = FIRST_EVENT as usize + events.len();
-            let costs = match name.as_ref().and_then(|name| kept_costs::find(name, arms)) {
+            let costs = match name
+                .as_ref()
+                .and_then(|name| kept_costs::find(FOLDER.as_ref(), name, arms))
+            {
                 Some(kept) => Ok(Source::Kept(kept)),
                 None => Arms::load(unit, place, pinned_to, config).map(Source::Loaded),
             };
@@ -153,7 +156,7 @@ impl Prepared {
                     let is_whole = add(&mut costs, &one.events, &measured);
                     let name = one.name.as_ref().filter(|_| is_whole);
                     if let (Some(name), Ok(Source::Loaded(_))) = (name, &one.costs) {
-                        kept_costs::keep(name, &measured);
+                        _ = kept_costs::keep(FOLDER.as_ref(), name, &measured);
                     }
                 }
                 Err(why) => costs.why = why,

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-const FOLDER: &str = "/run/klogger/costs";
+pub const FOLDER: &str = "/run/klogger/costs";
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Schemata that are written, tried and changed would fill the folder: then it is emptied.
 const FILES_MAX: usize = 200;
@@ -67,11 +67,7 @@ pub fn name(of: impl Hash) -> Option<String> {
 }
 
 /// What was measured before, if it is of so many arms.
-pub fn find(name: &str, arms: usize) -> Option<Measured> {
-    find_in(Path::new(FOLDER), name, arms)
-}
-
-fn find_in(folder: &Path, name: &str, arms: usize) -> Option<Measured> {
+pub fn find(folder: &Path, name: &str, arms: usize) -> Option<Measured> {
     let folder = Folder::open(folder).ok()?;
     folder.check_ours().ok()?;
     if !folder.is_ours(name.as_ref()) {
@@ -84,11 +80,7 @@ fn find_in(folder: &Path, name: &str, arms: usize) -> Option<Measured> {
 }
 
 /// That it cannot be kept is no fault of a recording: the next one measures again.
-pub fn keep(name: &str, measured: &Measured) {
-    _ = keep_in(Path::new(FOLDER), name, measured);
-}
-
-fn keep_in(folder: &Path, name: &str, measured: &Measured) -> io::Result<()> {
+pub fn keep(folder: &Path, name: &str, measured: &Measured) -> io::Result<()> {
     let folder = Folder::make_with(folder, 0o755)?;
     folder.check_ours()?;
     if folder.names()?.len() >= FILES_MAX {
@@ -113,18 +105,18 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("costs");
         let now = measured(monotonic_ns());
-        assert_eq!(find_in(&folder, "a", 2), None);
-        keep_in(&folder, "a", &now).unwrap();
-        assert_eq!(find_in(&folder, "a", 2), Some(now));
-        assert_eq!(find_in(&folder, "a", 3), None);
-        assert_eq!(find_in(&folder, "b", 2), None);
+        assert_eq!(find(&folder, "a", 2), None);
+        keep(&folder, "a", &now).unwrap();
+        assert_eq!(find(&folder, "a", 2), Some(now));
+        assert_eq!(find(&folder, "a", 3), None);
+        assert_eq!(find(&folder, "b", 2), None);
     }
 
     #[test]
     fn there_is_an_end_to_them() {
         let base = tempfile::tempdir().unwrap();
         for number in 0..2 * FILES_MAX {
-            keep_in(base.path(), &number.to_string(), &measured(1)).unwrap();
+            keep(base.path(), &number.to_string(), &measured(1)).unwrap();
         }
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), FILES_MAX);
     }
@@ -134,18 +126,18 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path();
         // Before this boot: the clock has not been there yet.
-        keep_in(folder, "later", &measured(u64::MAX)).unwrap();
-        assert_eq!(find_in(folder, "later", 2), None);
+        keep(folder, "later", &measured(u64::MAX)).unwrap();
+        assert_eq!(find(folder, "later", 2), None);
         let day = AGE_MAX.as_nanos() as u64;
         assert!(
             !measured(monotonic_ns().saturating_sub(2 * day)).is_valid(2) || monotonic_ns() < day
         );
         for text in ["", "{}", r#"{"arms":[[1],[]],"hits":1,"at":0}"#] {
             fs::write(folder.join("x"), text).unwrap();
-            assert_eq!(find_in(folder, "x", 2), None, "{text}");
+            assert_eq!(find(folder, "x", 2), None, "{text}");
         }
         std::os::unix::fs::symlink(folder.join("later"), folder.join("link")).unwrap();
-        assert_eq!(find_in(folder, "link", 2), None);
+        assert_eq!(find(folder, "link", 2), None);
     }
 
     #[test]

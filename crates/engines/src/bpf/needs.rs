@@ -5,7 +5,7 @@
 
 use super::load::{self, Config, LARGER, NESTED_RINGS, RINGS, Shared};
 use super::states;
-use crate::request::Request;
+use crate::request::{RECORDER, Request};
 use klogger_log::preamble::Costs;
 use klogger_os::cgroup_memory;
 use klogger_os::{Error, machine};
@@ -15,8 +15,6 @@ use klogger_toolchain::host_kernel;
 use libbpf_rs::{MapType, OpenObject};
 use std::collections::BTreeSet;
 
-/// The recorder itself, its threads and buffers.
-const RECORDER: u64 = 16 << 20;
 /// The types of the kernel, once read, per byte of their file.
 const PER_BYTE_OF_TYPES: u64 = 7;
 /// The verifier, while it looks at the programs of the bundled schemata, one after the other.

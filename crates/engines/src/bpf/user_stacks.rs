@@ -2,7 +2,8 @@
 //! The table of user stacks, which programs fill, and the record of what processes have mapped.
 
 use super::load::map_memory;
-use crate::user_code::{Mappings, Stack, StackWord, UserCode};
+use crate::user_code::{Mappings, Stack, UserCode};
+use klogger_log::code::{Word, WordIs};
 use klogger_os::{Error, Mapping};
 use klogger_ring::layout::bpf as layout;
 use std::os::fd::OwnedFd;
@@ -53,10 +54,11 @@ impl UserStacks {
 }
 
 /// A word as the kernel's side keeps it.
-fn kept_word(word: u64) -> StackWord {
-    let at = 8 * (word >> layout::USER_AT);
-    match word & layout::USER_IS_FRAME {
-        0 => StackWord::Return { at, address: word & (layout::USER_IS_FRAME - 1) },
-        _ => StackWord::Frame { at, frame: word & (layout::USER_IS_FRAME - 1) },
-    }
+fn kept_word(word: u64) -> Word<u64> {
+    let (at, value) = (8 * (word >> layout::USER_AT), word & (layout::USER_IS_FRAME - 1));
+    let is = match word & layout::USER_IS_FRAME {
+        0 => WordIs::Return(value),
+        _ => WordIs::Frame(value),
+    };
+    Word { at, is }
 }

@@ -3,6 +3,7 @@
 
 use super::load::module_of;
 use klogger_os::Error;
+use klogger_os::files::is_there;
 use klogger_schema::model::{Parameter, Scalar, Schema};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::fs;
@@ -20,7 +21,7 @@ fn set_in(modules: &Path, schema: &Schema) -> Result<(), Error> {
     for p in schema.parameters.iter() {
         let file = file_of(modules, schema, p);
         match fs::write(&file, text(p)) {
-            Err(e) if p.value != p.default || file.exists() => {
+            Err(e) if p.value != p.default || !matches!(is_there(&file), Ok(false)) => {
                 return Err(Error::new(format!(
                     "cannot set {}.{} in the kernel: {}: {e}",
                     schema.name,

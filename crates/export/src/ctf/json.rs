@@ -156,8 +156,8 @@ fn integer(integer: &Integer) -> Value {
     } else {
         "fixed-length-unsigned-integer"
     });
-    if integer.hex {
-        class["preferred-display-base"] = json!(16);
+    if integer.base != 10 {
+        class["preferred-display-base"] = json!(integer.base);
     }
     if !integer.labels.is_empty() {
         let mappings: Map<String, Value> = integer

@@ -120,7 +120,10 @@ fn labelled(one: &Integer) -> String {
 }
 
 fn integer(integer: &Integer, more: &str) -> String {
-    let base = if integer.hex { " base = 16;" } else { "" };
+    let base = match integer.base {
+        10 => String::new(),
+        base => format!(" base = {base};"),
+    };
     format!(
         "integer {{ size = {}; align = 8; signed = {};{base}{more} }}",
         integer.bits, integer.signed

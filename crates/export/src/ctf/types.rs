@@ -10,7 +10,8 @@ use std::collections::HashSet;
 pub struct Integer {
     pub bits: u32,
     pub signed: bool,
-    pub hex: bool,
+    /// In which it is shown: 8, 10 or 16.
+    pub base: u32,
     pub boolean: bool,
     /// (value, its name); values and names are unique.
     pub labels: Vec<(i128, String)>,
@@ -27,21 +28,18 @@ pub enum Type {
 
 impl Integer {
     pub fn unsigned(bits: u32) -> Integer {
-        Integer {
-            bits,
-            signed: false,
-            hex: false,
-            boolean: false,
-            labels: Vec::new(),
-            flags: false,
-        }
+        Integer { bits, signed: false, base: 10, boolean: false, labels: Vec::new(), flags: false }
     }
 }
 
 pub fn of_field(field: &FieldLayout, preamble: &Preamble) -> Type {
     let integer = || Integer {
         signed: field.scalar.signed(),
-        hex: matches!(field.decode, Decode::Hex | Decode::Code | Decode::Data),
+        base: match field.decode {
+            Decode::Hex | Decode::Code | Decode::Data => 16,
+            Decode::Octal => 8,
+            _ => 10,
+        },
         boolean: field.scalar == Scalar::Bool,
         ..Integer::unsigned(field.scalar.size() * 8)
     };

@@ -19,20 +19,31 @@ pub struct Raw {
     pub words: Vec<Word>,
 }
 
-/// A word of the stack that may be needed to find a caller.
+/// A word of the stack that may be needed to find a caller. `P`: how a place in code is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct Word<P = Place> {
     /// Where it is, in bytes above the stack pointer.
     pub at: u64,
-    pub is: WordIs,
+    pub is: WordIs<P>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WordIs {
-    /// An address after a call; the place is in the call.
-    Return(Place),
+pub enum WordIs<P = Place> {
+    /// An address after a call; a [`Place`] is in the call.
+    Return(P),
     /// A frame pointer, in bytes above the stack pointer.
     Frame(u64),
+}
+
+impl<P> Word<P> {
+    /// The same with another place.
+    pub fn with_place<Q>(self, place: impl FnOnce(P) -> Q) -> Word<Q> {
+        let is = match self.is {
+            WordIs::Return(at) => WordIs::Return(place(at)),
+            WordIs::Frame(frame) => WordIs::Frame(frame),
+        };
+        Word { at: self.at, is }
+    }
 }
 
 impl Raw {

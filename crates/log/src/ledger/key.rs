@@ -193,8 +193,8 @@ impl Key {
                 "code_unnamed",
                 Notice,
                 "code of programs may have no names in user stacks, because it is not known which \
-                 file it was of, or the file with its names was refused, or could not be read or \
-                 fetched",
+                 file it was of, or the file with its names was gone or refused, or could not be \
+                 read or fetched",
                 "a map of code that a program makes (/tmp/perf-PID.map) counts if the program's \
                  own user or root has written it, and up to 128 MiB; 'klogger symbolize' names \
                  the code of files later",

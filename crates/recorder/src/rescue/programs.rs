@@ -5,7 +5,6 @@
 use crate::destination::Destination;
 use crate::file::{self, Whole};
 use crate::host;
-use crate::hung::Watched;
 use crate::ledger;
 use crate::pipeline::{Log, Pipeline};
 use crate::rescue::check_whole;
@@ -192,10 +191,10 @@ pub fn save(
     };
     let start_ns = preamble.clock.start_ns;
     let whole = Whole::begin(output, file::PRIVATE)?;
-    let log = whole.file.try_clone().map_err(|e| cannot_write(output, e))?;
+    let log = whole.file().map_err(|e| cannot_write(output, e))?;
     let mut pipeline = Pipeline::new(&layouts, BUFFER)?;
     pipeline.write(Log {
-        writer: Writer::new(Destination::File(Watched::new(output, log)), &preamble, compression)
+        writer: Writer::new(Destination::File(log), &preamble, compression)
             .map_err(|e| cannot_write(output, e))?,
         start_ns,
         seams: None,

@@ -145,7 +145,7 @@ pub fn save(
     }
     let cannot = |e| cannot_write(output, e);
     let whole = Whole::begin(output, file::PRIVATE)?;
-    let log = whole.file.try_clone().map_err(cannot)?;
+    let log = whole.file().map_err(cannot)?;
     let mut salvage = Salvage::new(&facts, old.as_ref(), log, compression, Still::here())
         .map(|salvage| salvage.after(earlier))
         .map_err(cannot)?;

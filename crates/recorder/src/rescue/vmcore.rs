@@ -199,7 +199,7 @@ impl Recording {
         ledger.entries.extend(unnamed(&self.facts));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
         let whole = Whole::begin(output, file::PRIVATE)?;
-        let log = whole.file.try_clone().map_err(cannot)?;
+        let log = whole.file().map_err(cannot)?;
         let earlier = self.earlier.take();
         let salvage = Salvage::new(&self.facts, old, log, compression, still).map_err(cannot)?;
         let mut salvage = salvage.after(earlier);

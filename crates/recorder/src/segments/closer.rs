@@ -79,7 +79,7 @@ fn complete(job: Job, shelf: &Arc<Shelf>) -> io::Result<()> {
     let mut named = Ledger::default();
     let mut names = Names::of(&events.0, stacks.kernel, &mut named);
     if let Some(code) = stacks.user {
-        names = names.with_code(code, writer.data(), &mut named);
+        names = names.with_code(code, writer.data(), &mut named, None);
     }
     names = names.with_kernel_data(writer.data(), &mut named);
     ledger.end_ns = Some(end_ns);

@@ -140,7 +140,8 @@ impl Session {
     fn stack(&self, number: u64) -> Option<Vec<Frame>> {
         let mut found = self.engines.iter().find_map(|engine| engine.user_code())?;
         found.code.stacks.retain(|stack| stack.number == number);
-        let code = Names::default().with_code(found, &Seen::data(), &mut Ledger::default()).code?;
+        let (data, mut ledger) = (Seen::data(), Ledger::default());
+        let code = Names::default().with_code(found, &data, &mut ledger, None).code?;
         let stacks = Stacks::default().with(&code);
         let frames = &stacks.find(number)?.frames;
         Some(frames.iter().map(Frame::of).collect())

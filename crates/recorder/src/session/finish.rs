@@ -60,7 +60,7 @@ impl Session {
         attach: Duration,
     ) -> Result<Outcome, Error> {
         let piped = is_stdout(&self.options.output);
-        let _hung = hung::Watch::start(self.options.tell_hung);
+        let _hung = hung::Watch::start(hung::Writes::Recording, self.options.tell_hung);
         // If the reader of the pipe does not read, all threads may wait for it.
         let _second = piped.then(os::SecondEnds::begin);
         let events = pipeline.builtin().clone();
@@ -304,7 +304,7 @@ impl Session {
             probes.map(|e| Names::of(&self.layouts, e.stacks().map(StackTable::read), ledger));
         let names = names.unwrap_or_default();
         let names = match probes.and_then(|engine| engine.user_code()) {
-            Some(found) => names.with_code(found, data, ledger),
+            Some(found) => names.with_code(found, data, ledger, Some(self.options.tell_fetching)),
             None => names,
         };
         names.with_kernel_data(data, ledger)

@@ -7,7 +7,7 @@ use super::{
     Ask, Begin, Ended, Made, Options, RawStacks, SnapshotRequest, Sources, Waiting, now, ns,
 };
 use crate::file;
-use crate::hung::{Watched, watched};
+use crate::hung::watched;
 use klogger_log::ledger::{Entry, Key, Taken};
 use klogger_log::preamble::{Hit, Snapshot};
 use klogger_os::outputs::{Folder, Old};
@@ -248,8 +248,8 @@ impl Worker {
         watched(path, || file::check_regular(path)).map_err(|e| e.message)?;
         let cannot = |e: io::Error| format!("cannot write {}: {e}", path.display());
         let mode = self.begin.mode;
-        let whole = watched(path, || file::Whole::begin(path, mode)).map_err(|e| e.message)?;
-        let file = Watched::new(path, whole.file.try_clone().map_err(cannot)?);
+        let whole = file::Whole::begin(path, mode).map_err(|e| e.message)?;
+        let file = whole.file().map_err(cannot)?;
         let made = write::write(file, contents, &part, stacks, self.begin.compression);
         // What is not completed is closed and removed.
         let complete = move || made.and_then(|made| whole.complete(Old::Keep).map(|()| made));

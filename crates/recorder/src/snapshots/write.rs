@@ -150,7 +150,7 @@ fn names(
     let names = match stacks.user {
         Some(mut found) => {
             found.code.stacks.retain(|stack| used.contains(&stack.number));
-            names.with_code(found, &data, ledger)
+            names.with_code(found, &data, ledger, None)
         }
         None => names,
     };

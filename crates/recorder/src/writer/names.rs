@@ -3,7 +3,7 @@
 
 use klogger_engines::stacks;
 use klogger_engines::user_code::UserCode;
-use klogger_log::code::{Code, Datum, Variable};
+use klogger_log::code::{Code, Datum, Place, Variable};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::seen::Seen;
 use klogger_log::symbols::Symbols;
@@ -11,11 +11,11 @@ use klogger_log::writer::{Sink, Writer};
 use klogger_os::machine;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
-use klogger_symbolize::{Missing, Search, symbolize};
+use klogger_symbolize::{Missing, Search, Tell, symbolize};
 use std::io;
 
-/// Files of which the ledger says why they were refused.
-const REFUSED_MAX: usize = 16;
+/// Files of which the ledger says why they were not read.
+const UNREAD_MAX: usize = 16;
 
 /// The names of kernel addresses, as lines of the log; empty if no event needs them.
 #[derive(Default)]
@@ -82,8 +82,14 @@ impl Names {
     }
 
     /// Adds user stacks, the names of their code, and those of the data in events; what could not
-    /// be kept goes to the ledger.
-    pub fn with_code(mut self, mut found: UserCode, data: &Seen, ledger: &mut Ledger) -> Names {
+    /// be kept goes to the ledger. `tell`: hears of servers that are waited for.
+    pub fn with_code(
+        mut self,
+        mut found: UserCode,
+        data: &Seen,
+        ledger: &mut Ledger,
+        tell: Option<Tell>,
+    ) -> Names {
         found.locate(data);
         if data.is_full() {
             let what = "addresses of data: there were too many to look for the names of all";
@@ -104,31 +110,74 @@ impl Names {
             let what = format!("{records} records of what programs mapped {why}");
             ledger.entries.push(Entry::new(Key::CodeUnnamed).detail(&what));
         }
-        let search = Search::here(roots, mapped);
+        let search = Search::here(roots, mapped, tell);
         let missing = symbolize(&mut code, &search);
-        ledger.entries.extend(unnamed(missing));
+        ledger.entries.extend(unnamed(missing, &code));
+        ledger.entries.extend(unplaced(&code));
         code.keep_used();
         self.code = Some(code);
         self
     }
 }
 
-/// Files that were refused, or could not be read. Programs decide how many there are.
-fn unnamed(missing: Vec<Missing>) -> Vec<Entry> {
-    let refused: Vec<Missing> = missing.into_iter().filter(|file| file.refused).collect();
-    let entry = |places: usize, what: String| {
-        let s = if places == 1 { "" } else { "s" };
-        let detail = format!("{places} place{s} in programs without names: {what}");
-        Entry::new(Key::CodeUnnamed).count(places as u64).detail(&detail)
+/// Files that were not read, whatever the reason. Programs decide how many there are.
+fn unnamed(missing: Vec<Missing>, code: &Code) -> Vec<Entry> {
+    let places = |file: &Missing| match (file.refused, file.unread) {
+        (true, _) => file.places,
+        (false, true) => file.shown(code),
+        (false, false) => 0,
     };
-    let (told, others) = refused.split_at(refused.len().min(REFUSED_MAX));
-    let of_file = |file: &Missing| {
+    let unread = missing.iter().map(|file| (file, places(file))).filter(|(_, places)| *places > 0);
+    let unread: Vec<(&Missing, usize)> = unread.collect();
+    let (told, others) = unread.split_at(unread.len().min(UNREAD_MAX));
+    let of_file = |(file, places): &(&Missing, usize)| {
         let path = file.looked.first().unwrap_or(&file.path);
-        entry(file.places, format!("{path}: {}", file.why))
+        nameless(*places, &format!("{path}: {}", file.why))
     };
     let more = (!others.is_empty()).then(|| {
-        let places = others.iter().map(|file| file.places).sum();
-        entry(places, format!("{} more files", others.len()))
+        let places = others.iter().map(|(_, places)| places).sum();
+        nameless(places, &format!("{} more files", others.len()))
     });
     told.iter().map(of_file).chain(more).collect()
+}
+
+/// Stacks whose program was somewhere, and nothing is known of what it had mapped there. Further
+/// out, a frame may be what was wrongly taken for one.
+fn unplaced(code: &Code) -> Option<Entry> {
+    let innermost = code.stacks.iter().filter_map(|stack| stack.frames.first());
+    let places = innermost.filter(|place| matches!(place, Place::Address(_))).count();
+    (places > 0).then(|| nameless(places, "it is not known of which file they are"))
+}
+
+fn nameless(places: usize, what: &str) -> Entry {
+    let s = if places == 1 { "" } else { "s" };
+    let detail = format!("{places} place{s} in programs without names: {what}");
+    Entry::new(Key::CodeUnnamed).count(places as u64).detail(&detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(path: &str, refused: bool, unread: bool) -> Missing {
+        let (path, why) = (path.to_string(), "why".into());
+        let (build_id, looked) = Default::default();
+        Missing { path, build_id, why, looked, places: 7, refused, unread }
+    }
+
+    #[test]
+    fn each_place_of_a_file_that_was_not_read_is_told() {
+        let code = Code::new(
+            b"f 0 - - /gone\nf 1 - - /read\nf 2 - - /refused\nf 3 - - /words\n\
+              s 65537 9 - 0+10 0+20 1+30 2+5\nc 65537 8 3+44\ns 65538 9 - 7f00 0+10 7f08\n\
+              s 65539 9 - 0+30\nn 0+30 4\tf\t\n",
+        );
+        let lost = [("/gone", false), ("/refused", true), ("/words", false)];
+        let mut all: Vec<Missing> = lost.map(|(path, is)| missing(path, is, true)).into();
+        all.push(missing("/read", false, false));
+        let told = unnamed(all, &code).into_iter().chain(unplaced(&code));
+        let counts: Vec<(u64, bool)> =
+            told.map(|entry| (entry.count, entry.text.contains("/gone: why"))).collect();
+        assert_eq!(counts, [(2, true), (7, false), (1, false)]);
+    }
 }

@@ -135,6 +135,31 @@ fn a_frame_pointer_that_was_saved_leads_on() {
 }
 
 #[test]
+fn a_stack_is_whole_where_its_thread_begins() {
+    // The caller's word is too far away to have been recorded.
+    let caller = Caller { end: End::Stack(5000), frame: Saved::Kept };
+    let whole = |first: Option<Rule>, last: Rule| {
+        let raw = Raw { kernel: Vec::new(), frame: None, words: vec![ret(0, 2)] };
+        let frames = if first.is_some() { vec![at(1)] } else { vec![at(1), at(2)] };
+        let stack = UserStack { frames, raw: Some(raw), ..UserStack::default() };
+        let mut code = Code { stacks: vec![stack], ..Code::default() };
+        let first = first.map(|rule| (at(1), rule));
+        settle(&mut code, &first.into_iter().chain([(at(2), last)]).collect());
+        assert_eq!(code.stacks[0].frames, [at(1), at(2)]);
+        code.stacks[0].is_whole
+    };
+    // Also if the file of the innermost function is not there.
+    for first in [Some(stack(8, Saved::Kept)), None] {
+        for last in [Rule::Begins(caller), Rule::Outermost, Rule::Restorer] {
+            assert!(whole(first, last), "{first:?} {last:?}");
+        }
+        for last in [Rule::Caller(caller), Rule::Absent, Rule::Unknown] {
+            assert!(!whole(first, last), "{first:?} {last:?}");
+        }
+    }
+}
+
+#[test]
 fn what_no_tables_describe_is_a_gap() {
     let rules = [(1, stack(8, Saved::Kept)), (2, Rule::Absent), (3, FRAMED)];
     let words = [ret(0, 2), ret(8, 3)];

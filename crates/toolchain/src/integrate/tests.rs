@@ -127,3 +127,15 @@ fn schemata_at_the_top() {
     let found = Tree::open(dir.path()).unwrap().schemata().unwrap();
     assert_eq!(found, [".klogger.conf", ".klogger.conf.sched", "mm.klogger"]);
 }
+
+/// What could not be looked at may be there: a removal that left it would be half of one.
+#[test]
+fn a_folder_that_cannot_be_looked_at_is_told() {
+    let dir = linux("6.1.192");
+    let tree = Tree::open(dir.path()).unwrap();
+    assert!(tree.plan_removal().unwrap().is_empty());
+    let link = dir.path().join("include");
+    std::os::unix::fs::symlink(&link, &link).unwrap();
+    let error = tree.plan_removal().unwrap_err();
+    assert!(error.message.contains("cannot look at"), "{error}");
+}

@@ -28,7 +28,13 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
     let cannot =
         |e: io::Error| Error::new(format!("cannot keep modules in {}: {e}", folder.display()));
     // The owner of the folder in which it is made is checked first.
-    let there = folder.ancestors().find(|f| f.exists()).unwrap_or(Path::new("/"));
+    let mut there = Path::new("/");
+    for above in folder.ancestors() {
+        if files::is_there(above).map_err(cannot)? {
+            there = above;
+            break;
+        }
+    }
     check(&there.canonicalize().map_err(cannot)?)?;
     Folder::make_with(folder, 0o700).map_err(cannot)?;
     check(&folder.canonicalize().map_err(cannot)?)

@@ -4,6 +4,7 @@
 use super::tree::Tree;
 use klogger_codegen::kernel::{Tracepoints, attach_points, find, question};
 use klogger_os::Error;
+use klogger_os::files::unless_absent;
 use klogger_schema::model::{Schema, Target};
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +31,7 @@ pub(super) fn tracepoints(
     schemas: &[&Schema],
     work: &Path,
 ) -> Result<Tracepoints, Error> {
-    let headers = candidates(tree, &wanted(schemas));
+    let headers = candidates(tree, &wanted(schemas))?;
     if headers.is_empty() {
         return Ok(Tracepoints::new());
     }
@@ -40,7 +41,8 @@ pub(super) fn tracepoints(
     fs::write(work.join("places.c"), question(&headers)).map_err(cannot)?;
     let output = tree.make(work, "places.i")?;
     let text = match output.status.success() {
-        true => fs::read_to_string(work.join("places.i")).unwrap_or_default(),
+        true => fs::read_to_string(work.join("places.i"))
+            .map_err(|e| Error::new(format!("cannot read what make has written: {e}")))?,
         false => String::new(),
     };
     if text.is_empty() {
@@ -58,14 +60,22 @@ fn wanted<'a>(schemas: &[&'a Schema]) -> BTreeSet<&'a str> {
 }
 
 /// Headers that mention a tracepoint. Macros may append the last part of its name: `_entry`, `_tp`.
-fn candidates(tree: &Tree, wanted: &BTreeSet<&str>) -> Vec<String> {
+fn candidates(tree: &Tree, wanted: &BTreeSet<&str>) -> Result<Vec<String>, Error> {
     let shorter = wanted.iter().filter_map(|name| name.rsplit_once('_').map(|(front, _)| front));
     let words: BTreeSet<&str> = wanted.iter().copied().chain(shorter).collect();
     let mut found = Vec::new();
     for (folder, prefix) in folders(tree) {
-        let entries = fs::read_dir(tree.source.join(&folder)).into_iter().flatten().flatten();
-        for path in entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "h")) {
-            let text = fs::read_to_string(&path).unwrap_or_default();
+        let folder = tree.source.join(&folder);
+        let cannot = |e| Error::new(format!("cannot read headers in {}: {e}", folder.display()));
+        let Some(entries) = unless_absent(fs::read_dir(&folder)).map_err(cannot)? else { continue };
+        for entry in entries {
+            let path = entry.map_err(cannot)?.path();
+            if path.extension().is_none_or(|e| e != "h") {
+                continue;
+            }
+            // A link may lead nowhere.
+            let text = unless_absent(fs::read(&path)).map_err(cannot)?.unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
             if text.contains("#define TRACE_SYSTEM") && mentions(&text, &words) {
                 found.push(format!(
                     "{prefix}/{}",
@@ -75,7 +85,7 @@ fn candidates(tree: &Tree, wanted: &BTreeSet<&str>) -> Vec<String> {
         }
     }
     found.sort();
-    found
+    Ok(found)
 }
 
 fn mentions(text: &str, words: &BTreeSet<&str>) -> bool {

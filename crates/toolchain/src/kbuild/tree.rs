@@ -4,6 +4,7 @@
 
 use klogger_os::Error;
 use klogger_os::confine::{self, Limits, Permits};
+use klogger_os::files::{is_there, unless_absent};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,14 +22,20 @@ pub(super) struct Tree {
     pub variables: Vec<String>,
 }
 
+/// Of the running kernel.
+pub(super) const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
 /// Where the headers of a kernel are: of the running one, or of another release.
 pub fn kernel_dir(release: Option<&str>) -> Result<PathBuf, Error> {
-    let running = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.unwrap_or(running.trim());
+    let running = || fs::read_to_string(RELEASE).map_err(cannot_look(Path::new(RELEASE)));
+    let release = release.map_or_else(running, |release| Ok(release.into()))?;
+    let release = release.trim();
     let places =
         [format!("/lib/modules/{release}/build"), format!("/usr/src/linux-headers-{release}")];
-    if let Some(found) = places.iter().map(Path::new).find(|p| p.join("Makefile").exists()) {
-        return Ok(found.into());
+    for place in places.iter().map(Path::new) {
+        if is_here(&place.join("Makefile"))? {
+            return Ok(place.into());
+        }
     }
     Err(Error::new(format!(
         "modules for kernel {release} need its headers, and {} is not here",
@@ -37,9 +44,24 @@ pub fn kernel_dir(release: Option<&str>) -> Result<PathBuf, Error> {
     .help(format!("{}; or --kernel DIR if you have built it yourself", package(release))))
 }
 
+fn cannot_look(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |e| Error::new(format!("cannot look at {}: {e}", path.display()))
+}
+
+fn is_here(path: &Path) -> Result<bool, Error> {
+    is_there(path).map_err(cannot_look(path))
+}
+
+/// The text of a file, if there is one.
+fn text_of(path: &Path) -> Result<Option<String>, Error> {
+    unless_absent(fs::read_to_string(path)).map_err(cannot_look(path))
+}
+
 /// How to install the headers on this distribution.
 fn package(release: &str) -> String {
-    let about = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let Ok(about) = fs::read_to_string("/etc/os-release") else {
+        return format!("install the headers of this release ({release})");
+    };
     let ids =
         about.lines().filter_map(|l| l.strip_prefix("ID=").or_else(|| l.strip_prefix("ID_LIKE=")));
     let ids: String = ids.map(|id| format!("{} ", id.trim_matches('"'))).collect();
@@ -61,9 +83,9 @@ impl Tree {
             _ => Error::new(format!("cannot use {}: {e}", dir.display())),
         })?;
         let shown = dir.display();
-        let makefile = fs::read_to_string(dir.join("Makefile")).unwrap_or_default();
+        let makefile = text_of(&dir.join("Makefile"))?.unwrap_or_default();
         let source = source_of(&dir, &makefile);
-        if makefile.is_empty() || !source.join("include/linux/module.h").exists() {
+        if makefile.is_empty() || !is_here(&source.join("include/linux/module.h"))? {
             return Err(Error::new(format!("{shown} is not a kernel build tree")).help(
                 "name the folder in which the kernel was built, or its headers: \
                        /lib/modules/RELEASE/build",
@@ -72,7 +94,7 @@ impl Tree {
         let incomplete = |what: &str, help: &str| {
             Err(Error::new(format!("the kernel in {shown} {what}")).help(help))
         };
-        let Ok(config) = fs::read_to_string(dir.join("include/config/auto.conf")) else {
+        let Some(config) = text_of(&dir.join("include/config/auto.conf"))? else {
             return incomplete(
                 "is not configured",
                 &format!("make -C {shown} defconfig, and then build it"),
@@ -86,10 +108,9 @@ impl Tree {
             );
         }
         // In Debian's headers include/config/kernel.release has another name.
-        let release =
-            fs::read_to_string(dir.join("include/generated/utsrelease.h")).unwrap_or_default();
+        let release = text_of(&dir.join("include/generated/utsrelease.h"))?.unwrap_or_default();
         let release = release.split('"').nth(1).unwrap_or_default().to_string();
-        if release.is_empty() || !dir.join("Module.symvers").exists() {
+        if release.is_empty() || !is_here(&dir.join("Module.symvers"))? {
             return incomplete(
                 "is not built: it has no Module.symvers",
                 &format!("make -C {shown}; 'modules_prepare' alone is not enough"),
@@ -150,7 +171,13 @@ impl Tree {
         command.env("TMPDIR", folder).env("CCACHE_DISABLE", "1");
         confine::confine(
             command,
-            &Permits { read: &read, write: &[folder], as_stranger: false, limits: LIMITS },
+            &Permits {
+                read: &read,
+                write: &[folder],
+                network: false,
+                as_stranger: false,
+                limits: LIMITS,
+            },
         );
     }
 }
@@ -254,6 +281,25 @@ mod tests {
         assert_eq!(config.value("CONFIG_CC_VERSION_TEXT"), Some("gcc-12 (D) 12.2.0"));
         assert_eq!(config.arch(), "x86");
         assert!(!config.has("CONFIG_X"));
+    }
+
+    #[test]
+    fn a_look_that_fails_is_told_and_is_no_missing_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let opened = || Tree::open(path).err().unwrap().message;
+        assert!(opened().contains("is not a kernel build tree"));
+        for file in ["Makefile", "include/linux/module.h", "include/config/auto.conf"] {
+            let file = path.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            // A link that leads to itself.
+            std::os::unix::fs::symlink(&file, &file).unwrap();
+            let told = opened();
+            assert!(told.starts_with(&format!("cannot look at {}: ", file.display())), "{told}");
+            fs::remove_file(&file).unwrap();
+            fs::write(&file, "CONFIG_MODULES=n\n").unwrap();
+        }
+        assert!(opened().contains("has no loadable modules"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::messages;
 use klogger_log::error::Error;
 use klogger_log::segments;
+use klogger_os::files::is_there;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,7 +53,8 @@ impl Segments {
                             return Ok(true);
                         }
                         // It was removed just now, to make room for others.
-                        Err(_) if !path(&self.folder, number).exists() => {}
+                        Err(_)
+                            if is_there(&path(&self.folder, number)).is_ok_and(|there| !there) => {}
                         Err(e) => return Err(e),
                     }
                 }

@@ -292,6 +292,7 @@ impl Prepared<'_> {
             follower: how.follower,
             snapshots: how.snapshots,
             tell_hung: messages::note,
+            tell_fetching: messages::fetching,
         })
     }
 }

@@ -2,7 +2,7 @@
 //! The values of `-s`: names of schemata, and files.
 
 use crate::failure::Failure;
-use crate::schemata::{Place, place};
+use crate::schemata::{Place, is_there, place};
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 pub fn schema_names(values: &[String]) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for value in values {
-        let parts: Vec<&str> = match value.contains(',') && !Path::new(value).exists() {
+        let parts: Vec<&str> = match value.contains(',') && !is_there(Path::new(value))? {
             true => value.split(',').collect(),
             false => vec![value],
         };
@@ -65,6 +65,11 @@ mod tests {
         fs::write(&file, "").unwrap();
         let file = file.to_str().unwrap();
         assert_eq!(names(&[file]).unwrap(), [file]);
+        // Whether there is one is not guessed if it cannot be looked at: a link to itself.
+        let lost = folder.path().join("c,d");
+        std::os::unix::fs::symlink(&lost, &lost).unwrap();
+        let said = names(&[lost.to_str().unwrap()]).unwrap_err();
+        assert!(said.starts_with("cannot look at "), "{said}");
     }
 
     #[test]

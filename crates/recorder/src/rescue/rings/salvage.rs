@@ -6,6 +6,7 @@ use super::earlier::Earlier;
 use super::kept::KeptRings;
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::dump::TIME_REACH_NS;
+use crate::hung::Watched;
 use crate::ledger;
 use crate::writer::Names;
 use klogger_engines::bpf::hits::left_by;
@@ -59,7 +60,7 @@ pub struct Salvage<'a> {
     still: Still,
     kinds: RecordKinds,
     builtin: Builtin,
-    writer: Writer<File>,
+    writer: Writer<Watched<File>>,
     ends: Vec<Finished>,
     /// CPUs of which some rings are in the log: the next serial number, and the time of the last
     /// event.
@@ -76,7 +77,7 @@ impl<'a> Salvage<'a> {
     pub fn new(
         facts: &'a Facts,
         old: Option<&'a Reader>,
-        log: File,
+        log: Watched<File>,
         compression: Compression,
         still: Still,
     ) -> std::io::Result<Salvage<'a>> {
