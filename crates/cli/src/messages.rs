@@ -88,6 +88,15 @@ pub fn missed() {
 
 /// That a server with debug information is waited for: on a terminal one line, which is renewed.
 pub fn fetching(what: Fetching) {
+    fetching_until(what, "Ctrl-C ends that, and ");
+}
+
+/// The same where Ctrl-C ends the whole command.
+pub fn fetching_to_the_end(what: Fetching) {
+    fetching_until(what, "");
+}
+
+fn fetching_until(what: Fetching, ends: &str) {
     /// The seconds that were told last, and 1: none were.
     static TOLD: AtomicU64 = AtomicU64::new(0);
     let on_terminal = !is_json() && std::io::stderr().is_terminal();
@@ -95,8 +104,8 @@ pub fn fetching(what: Fetching) {
         Fetching::Waits(server, seconds) => {
             let before = TOLD.swap(seconds + 1, Ordering::Relaxed);
             let text = format!(
-                "asking {server} for debug information; Ctrl-C ends that, and with DEBUGINFOD_URLS \
-                 empty no server is asked"
+                "asking {server} for debug information; {ends}with DEBUGINFOD_URLS empty no server \
+                 is asked"
             );
             match on_terminal {
                 true if before == seconds + 1 => {}

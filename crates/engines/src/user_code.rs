@@ -162,6 +162,7 @@ impl Shared {
 impl Known {
     /// What all processes have mapped now.
     fn read_all(&mut self, data: bool) {
+        self.files.only_nameless = true;
         for pid in processes::all_processes() {
             // It may have ended.
             let Ok(text) = maps::text_of(pid) else { continue };
@@ -179,6 +180,7 @@ impl Known {
                 self.add(pid, 0, Happened::Map { start, length, offset, file, kind });
             }
         }
+        self.files.only_nameless = false;
     }
 
     fn take(&mut self, events: &CodeEvents) {

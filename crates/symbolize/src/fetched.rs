@@ -83,7 +83,10 @@ fn name(code: &mut Code, kept: &[Wanted], servers: &Servers, missing: &mut Vec<M
                 take(code, file, named);
                 missing.retain(|m| m.refused || m.build_id != file.build_id);
             }
-            Err(lost) => missing.push(Missing { places: unnamed(code, file), ..lost }),
+            Err(lost) => {
+                let (file, places) = (file.number, unnamed(code, file));
+                missing.push(Missing { file, places, ..lost });
+            }
         }
     }
 }
@@ -104,6 +107,7 @@ fn absent(code: &Code, file: &Wanted, servers: &Servers, missing: &mut Vec<Missi
 
 fn failed(what: &str, build_id: &str, why: &str, places: usize) -> Missing {
     Missing {
+        file: u32::MAX,
         path: what.into(),
         build_id: build_id.into(),
         why: why.into(),

@@ -19,7 +19,25 @@ pub const FETCHER: &str = "fetch-code";
 
 /// What takes less is not told.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The process has a deadline of its own, which is earlier; it may be stopped.
+const DEADLINE: Duration = Duration::from_secs(120);
 const LIMITS: Limits = Limits { cpu_seconds: 120, memory: 8 << 30, file_size: 1 << 30 };
+
+/// How names of hosts are found, and who vouches for servers.
+const HOSTS: [&str; 12] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/pki/tls/certs",
+    "/etc/ca-certificates",
+    "/run/systemd/resolve",
+    "/run/nscd",
+    "/dev/random",
+];
 
 /// Tells that a server is waited for; called again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +86,9 @@ fn one_process(
     all: &mut Vec<Fetched>,
     asked: &mut String,
 ) -> io::Result<&'static str> {
-    let (signals, since) = (times_asked_to_end(), Instant::now());
+    let since = Instant::now();
+    // Where nobody is told of it, the recording may go on, and the first signal ends that.
+    let signals = times_asked_to_end() + if tell.is_some() { 1 } else { 2 };
     let mut child = start(servers, build_ids)?;
     let lines = lines_of(&mut child)?;
     let mut told = false;
@@ -81,8 +101,12 @@ fn one_process(
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if times_asked_to_end() != signals {
+        if times_asked_to_end() >= signals {
             why = "asking it was interrupted";
+            break;
+        }
+        if since.elapsed() >= DEADLINE {
+            why = "it has not answered in time";
             break;
         }
         if let Some(tell) = tell.filter(|_| since.elapsed() >= PATIENCE) {
@@ -102,9 +126,8 @@ fn start(servers: &Servers, build_ids: &[String]) -> io::Result<Child> {
     let folder = servers.prepare()?;
     let mut command = Command::new(&program);
     command.arg(FETCHER).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // How names of hosts are found.
-    let read = ["/etc", "/run", "/dev/random"].map(Path::new);
-    let read: Vec<&Path> = read.into_iter().chain([program.as_path()]).collect();
+    let read = HOSTS.iter().map(Path::new).filter(|path| path.exists());
+    let read: Vec<&Path> = read.chain([program.as_path()]).collect();
     let permits = Permits {
         read: &read,
         write: &[&folder],

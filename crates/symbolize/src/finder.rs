@@ -51,6 +51,7 @@ impl Wanted {
 
     pub fn lost(&self, why: &str, refused: bool) -> Missing {
         Missing {
+            file: self.number,
             path: self.path.clone(),
             build_id: self.build_id.clone(),
             why: why.into(),

@@ -39,6 +39,8 @@ const TIME: Duration = Duration::from_secs(60);
 /// A file whose code has no names.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Missing {
+    /// Its number among the files; that of no file, if it is not one of them.
+    pub file: u32,
     pub path: String,
     pub build_id: String,
     /// In half a line.
@@ -53,29 +55,26 @@ pub struct Missing {
     pub unread: bool,
 }
 
-impl Missing {
-    /// The places without a name that stacks show and events have. The others are words of stacks
-    /// that may be return addresses.
-    pub fn shown(&self, code: &Code) -> usize {
-        let is_it = |file: &u32| {
-            let file = code.files.get(*file as usize);
-            file.is_some_and(|file| file.path == self.path && file.build_id == self.build_id)
-        };
-        let frames = code.stacks.iter().flat_map(|stack| &stack.frames);
-        let of_code = frames.filter_map(|place| match place {
-            Place::File(file, at) if is_it(file) => Some((*file, *at)),
-            _ => None,
-        });
-        let of_data = code.data.iter().filter(|datum| datum.name.is_none());
-        let of_data = of_data.filter_map(|datum| match datum.at {
-            DataPlace::Image { file, segment, distance } if is_it(&file) => {
-                Some((file, segment, distance))
-            }
-            _ => None,
-        });
-        let of_code: BTreeSet<_> = of_code.filter(|at| !code.names.contains_key(at)).collect();
-        of_code.len() + of_data.collect::<BTreeSet<_>>().len()
-    }
+/// By the number of a file, its places without a name that stacks show and events have. The others
+/// are words of stacks that may be return addresses.
+pub fn nameless(code: &Code) -> BTreeMap<u32, usize> {
+    let frames = code.stacks.iter().flat_map(|stack| &stack.frames);
+    let of_code = frames.filter_map(|place| match place {
+        Place::File(file, at) => Some((*file, *at)),
+        _ => None,
+    });
+    let of_data = code.data.iter().filter(|datum| datum.name.is_none());
+    let of_data = of_data.filter_map(|datum| match datum.at {
+        DataPlace::Image { file, segment, distance } => Some((file, segment, distance)),
+        _ => None,
+    });
+    let of_code: BTreeSet<_> = of_code.filter(|at| !code.names.contains_key(at)).collect();
+    let of_data: BTreeSet<_> = of_data.collect();
+    let files = of_code.iter().map(|(file, _)| file).chain(of_data.iter().map(|(file, ..)| file));
+    files.fold(BTreeMap::new(), |mut all, file| {
+        *all.entry(*file).or_default() += 1;
+        all
+    })
 }
 
 /// Names what can be named, in place of the names that are there; those of places that cannot be
@@ -97,9 +96,9 @@ pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
             }
             Err(lost) if lost.refused => {
                 let places = unnamed(code, file);
-                missing.push(Missing { places, ..lost });
+                missing.push(Missing { file: file.number, places, ..lost });
             }
-            Err(lost) => missing.push(lost),
+            Err(lost) => missing.push(Missing { file: file.number, ..lost }),
         }
     }
     if let Some(servers) = Servers::of_environment() {

@@ -176,8 +176,9 @@ fn after(mut address: u64, code: impl Fn(u64) -> Option<[u8; 9]>) -> Option<Afte
             address.wrapping_add(length).wrapping_add_signed(distance.into())
         };
         address = match bytes {
-            // mov %rax,%fs:...
-            [0x64, 0x48, 0x89, 0x04, 0x25, ..] => return Some(After::Keeps),
+            // mov %rax,%fs:...: in the C library's own description of the thread, which is above
+            // what %fs leads to; variables of threads are below it.
+            [0x64, 0x48, 0x89, 0x04, 0x25, .., 0..0x80] => return Some(After::Keeps),
             // mov %eax,%edi; call
             [0x89, 0xc7, 0xe8, ..] => return Some(After::PassesOn(target(7, jump(3)?))),
             // cltq
@@ -323,6 +324,9 @@ mod tests {
         assert_eq!(found(&[&[0x48, 0x98][..], &keeps[..]].concat()), Some(After::Keeps));
         assert_eq!(found(&[&[0xeb, 1, 0xcc][..], &keeps[..]].concat()), Some(After::Keeps));
         assert_eq!(found(&[&[0xe9, 0, 0, 0, 0][..], &keeps[..]].concat()), Some(After::Keeps));
+        // A variable of the thread: mov %rax,%fs:-8.
+        let variable = [0x64, 0x48, 0x89, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff];
+        assert_eq!(found(&variable), None);
         let passes = [0x89, 0xc7, 0xe8, 0xf9, 0xff, 0xff, 0xff];
         assert_eq!(found(&passes), Some(After::PassesOn(0x100)));
         // test %eax,%eax, as after a comparison; a jump to itself.

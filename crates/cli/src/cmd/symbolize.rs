@@ -138,7 +138,7 @@ fn one(args: &Args, log: &Log, mut code: Code) -> Result<Done, Failure> {
     if args.sysroot.is_none() {
         debug.extend(Search::debug_folders());
     }
-    let (sysroot, tell) = (args.sysroot.clone(), Some(messages::fetching as Tell));
+    let (sysroot, tell) = (args.sysroot.clone(), Some(messages::fetching_to_the_end as Tell));
     let search = Search { debug, sysroot, tell, ..Search::default() };
     let missing = symbolize(&mut code, &search);
     let output = args.output.clone().unwrap_or_else(|| log.path());

@@ -103,9 +103,12 @@ impl Engine for BpfEngine {
             programs: InPrograms::new(request.target.programs(&request.command)),
             calls: Calls::default(),
         };
+        // As loaded: probes that are switched off keep their numbers.
+        let mut probes = 0;
         for (n, (unit, base)) in INFO.units(request).into_iter().enumerate() {
-            let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
+            let part = Part { base, probes, copy: 0 };
             self.attach_unit(n, &unit.schema, part, &mut attaching)?;
+            probes += unit.schema.probes.len() as u32;
         }
         if let Some([table, ..]) = &self.shared.system_calls {
             let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);

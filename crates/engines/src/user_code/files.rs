@@ -29,7 +29,7 @@ enum Look {
     Kept(Arc<std::fs::File>),
     /// A name leads to it, and it is not kept.
     Left,
-    /// Its process has ended, or too many are kept.
+    /// Its process has ended, or too many are kept, or it was there before.
     Gone,
 }
 
@@ -46,6 +46,8 @@ pub(super) struct Files {
     left: HashSet<u32>,
     /// Of the recorder's root directory, once it is known.
     root_mount: Option<u64>,
+    /// Only files that no name leads to are kept: there may be many others before the recording.
+    pub only_nameless: bool,
 }
 
 impl Files {
@@ -98,6 +100,9 @@ impl Files {
             if is_named && self.left.contains(number) {
                 return Look::Left;
             }
+        }
+        if is_named && self.only_nameless {
+            return Look::Gone;
         }
         if self.held >= if is_named { NAMED_MAX } else { HELD_MAX } {
             return Look::Gone;

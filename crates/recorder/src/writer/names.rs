@@ -122,9 +122,10 @@ impl Names {
 
 /// Files that were not read, whatever the reason. Programs decide how many there are.
 fn unnamed(missing: Vec<Missing>, code: &Code) -> Vec<Entry> {
+    let shown = klogger_symbolize::nameless(code);
     let places = |file: &Missing| match (file.refused, file.unread) {
         (true, _) => file.places,
-        (false, true) => file.shown(code),
+        (false, true) => shown.get(&file.file).copied().unwrap_or(0),
         (false, false) => 0,
     };
     let unread = missing.iter().map(|file| (file, places(file))).filter(|(_, places)| *places > 0);
@@ -159,22 +160,22 @@ fn nameless(places: usize, what: &str) -> Entry {
 mod tests {
     use super::*;
 
-    fn missing(path: &str, refused: bool, unread: bool) -> Missing {
+    fn missing(file: u32, path: &str, refused: bool, unread: bool) -> Missing {
         let (path, why) = (path.to_string(), "why".into());
         let (build_id, looked) = Default::default();
-        Missing { path, build_id, why, looked, places: 7, refused, unread }
+        Missing { file, path, build_id, why, looked, places: 7, refused, unread }
     }
 
     #[test]
     fn each_place_of_a_file_that_was_not_read_is_told() {
         let code = Code::new(
-            b"f 0 - - /gone\nf 1 - - /read\nf 2 - - /refused\nf 3 - - /words\n\
-              s 65537 9 - 0+10 0+20 1+30 2+5\nc 65537 8 3+44\ns 65538 9 - 7f00 0+10 7f08\n\
+            b"f 0 - - /gone\nf 1 - - /read\nf 2 - - /refused\nf 3 - - /words\nf 4 - - /gone\n\
+              s 65537 9 - 0+10 0+20 1+30 2+5 4+60\nc 65537 8 3+44\ns 65538 9 - 7f00 0+10 7f08\n\
               s 65539 9 - 0+30\nn 0+30 4\tf\t\n",
         );
-        let lost = [("/gone", false), ("/refused", true), ("/words", false)];
-        let mut all: Vec<Missing> = lost.map(|(path, is)| missing(path, is, true)).into();
-        all.push(missing("/read", false, false));
+        let lost = [(0, "/gone", false), (2, "/refused", true), (3, "/words", false)];
+        let mut all: Vec<Missing> = lost.map(|(n, path, is)| missing(n, path, is, true)).into();
+        all.push(missing(1, "/read", false, false));
         let told = unnamed(all, &code).into_iter().chain(unplaced(&code));
         let counts: Vec<(u64, bool)> =
             told.map(|entry| (entry.count, entry.text.contains("/gone: why"))).collect();

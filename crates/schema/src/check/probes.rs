@@ -4,7 +4,7 @@
 use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
 use crate::c::{self, Token};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Probe, Scalar, Span};
+use crate::model::{Probe, Scalar, Span, Target};
 use crate::names::shorten;
 use crate::nearest::did_you_mean;
 use crate::parse::{Draft, ERRORS_MAX};
@@ -23,8 +23,19 @@ pub fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
 
 /// What switches probes on and off is a parameter, and true or false.
 pub fn check_switches(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    for switch in draft.probes.iter().filter_map(|probe| probe.switch.as_ref()) {
+    for (probe, switch) in draft.probes.iter().filter_map(|p| Some((p, p.switch.as_ref()?))) {
         let name = shorten(&switch.parameter);
+        let hides = |target: &&Target| target.params.iter().any(|p| p.name == switch.parameter);
+        if let Some(target) = probe.targets.iter().find(hides) {
+            let what = format!("`{name}` is a parameter of the probe as well");
+            found.push(
+                Diagnostic::error(switch.span, what)
+                    .label("which of them?")
+                    .related(target.span, "declared here")
+                    .help("choose another name for one of them"),
+            );
+            continue;
+        }
         let declare = || format!("declare it: `parameter bool {name} = true`");
         let fault = match draft.parameters.iter().find(|p| p.name == switch.parameter) {
             Some(p) if p.scalar == Scalar::Bool => continue,

@@ -20,6 +20,7 @@ use klogger_log::writer::Compression;
 use klogger_os::cgroups::Cgroup;
 use klogger_os::{files, machine};
 use klogger_programs::Programs;
+use klogger_recorder::destination::is_stdout;
 use klogger_recorder::segments::Plan;
 use klogger_recorder::{
     Condition, Follower, Launch, Options, RateLimit, Request, Target, Threads, Trigger, User,
@@ -257,6 +258,11 @@ impl Prepared<'_> {
         }
         let room = machine::memory_available();
         let cpus = machine::online_cpus()?.len() as u64;
+        // Whoever reads a pipe has signals end the recorder at the end.
+        let tell_fetching = match is_stdout(&how.output) {
+            true => messages::fetching_to_the_end,
+            false => messages::fetching,
+        };
         Ok(Options {
             choice: self.choice,
             request: Request {
@@ -292,7 +298,7 @@ impl Prepared<'_> {
             follower: how.follower,
             snapshots: how.snapshots,
             tell_hung: messages::note,
-            tell_fetching: messages::fetching,
+            tell_fetching,
         })
     }
 }
