@@ -75,13 +75,13 @@ impl Watcher {
         time_base: u64,
         records: impl Iterator<Item = Record<'a>>,
     ) {
-        look_at(&mut self.matcher, &mut self.wanted, (origin, time_base), records);
+        scan(&mut self.matcher, &mut self.wanted, (origin, time_base), records);
     }
 
     /// Events of the recorder itself, which wait here.
     pub fn own(&mut self, records: &[u8]) {
         let Watcher { matcher, sizes, own_base, held, wanted, .. } = self;
-        look_at(matcher, wanted, (Origin::Recorder, *own_base), sizes.records(records));
+        scan(matcher, wanted, (Origin::Recorder, *own_base), sizes.records(records));
         let wait = |record: Record| (record.time(*own_base), record.bytes.to_vec());
         held.extend(sizes.records(records).map(wait));
     }
@@ -140,7 +140,7 @@ impl Watcher {
 
 /// Passes on the records that triggers are about. `place`: their stream, and the base of their
 /// times.
-fn look_at<'a>(
+fn scan<'a>(
     matcher: &mut Matcher<Source>,
     wanted: &mut Vec<u8>,
     place: (Origin, u64),

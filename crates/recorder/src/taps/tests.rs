@@ -24,8 +24,9 @@ use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
-/// A full time before all events.
-const BASE: u64 = 1000;
+/// A full time before all events. In a far future, so that nobody gives events on because time has
+/// passed, and then others late.
+const BASE: u64 = 1 << 59;
 
 fn builtin() -> Builtin {
     Builtin(Arc::new(bundled::builtin().unwrap().layouts(1)))
