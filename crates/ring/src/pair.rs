@@ -66,11 +66,10 @@ impl CpuReader {
         self.main.leave(self.here());
     }
 
-    /// Bytes that are not yet taken out.
+    /// Bytes that are not yet taken out. Programs may write anything as their positions.
     pub fn fill(&self) -> u64 {
-        self.main.fill()
-            + self.nested.as_ref().map_or(0, RingReader::fill)
-            + self.waiting.len() as u64
+        let nested = self.nested.as_ref().map_or(0, RingReader::fill);
+        self.main.fill().saturating_add(nested).saturating_add(self.waiting.len() as u64)
     }
 
     /// Whether the main ring has overwritten records.
@@ -90,7 +89,8 @@ impl CpuReader {
 
     /// Attempts to log by event id; counted only in overwrite mode.
     pub fn attempts(&self, id: u16) -> u64 {
-        self.main.attempts(id) + self.nested.as_ref().map_or(0, |n| n.attempts(id))
+        let nested = self.nested.as_ref().map_or(0, |n| n.attempts(id));
+        self.main.attempts(id).saturating_add(nested)
     }
 
     /// Adds up the counters of both rings by event id.

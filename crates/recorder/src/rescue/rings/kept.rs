@@ -82,7 +82,7 @@ impl KeptRings {
             reader.resume();
             reader.fill()
         };
-        (0..self.count).flat_map(|cpu| self.readers(cpu)).map(fill).sum()
+        (0..self.count).flat_map(|cpu| self.readers(cpu)).map(fill).fold(0, u64::saturating_add)
     }
 }
 
