@@ -71,6 +71,6 @@ def test_why_answers_of_an_older_kernel(klogger, said):
 
 def test_requests_behind_waits_of_an_older_kernel(klogger, said):
     answer = answered(klogger, said, "requests")
-    waits = [one for one in answer["bins"] if one["what"].startswith("write on 7:0: write ")]
+    waits = [one for one in answer["bins"] if one["what"].startswith("write on loop0: write ")]
     # What the device does before the program waits is no wait.
     assert 0 < sum(one["times"] for one in waits) <= WRITES
