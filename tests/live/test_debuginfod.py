@@ -4,6 +4,7 @@
 import contextlib
 import json
 import signal
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -29,9 +30,14 @@ class Server(ThreadingHTTPServer):
         self.answers = threading.Event()
         self.answers.set()
 
+    scheme = "http"
+
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_):
+        """Who asked may have refused the certificate."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -53,8 +59,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Server]:
+def serving(certificate: Path | None = None) -> Iterator[Server]:
+    """By http; with a certificate, which has its key beside it, by https."""
     with Server() as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            server.scheme = "https"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -123,6 +135,40 @@ def test_a_server_has_the_names(recorder, stripped, monkeypatch):
         again = recorded(recorder, program)
         assert frames(recorder, again) == CHAIN
         assert path not in server.asked
+
+
+@pytest.fixture
+def authority(tmp_path):
+    """The certificate of an authority of one's own, and one that it has given to a server."""
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    own, given = tmp_path / "own.pem", tmp_path / "given.pem"
+    words = ["openssl", "req", "-x509", *key, "-days", "2"]
+    name = ["-subj", "/CN=tests of klogger", "-keyout", own.with_suffix(".key"), "-out", own]
+    subprocess.run([*words, *name], check=True, capture_output=True)
+    signed = ["-CA", own, "-CAkey", own.with_suffix(".key"), "-subj", "/CN=a server"]
+    signed += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    signed += ["-keyout", given.with_suffix(".key"), "-out", given]
+    subprocess.run([*words, *signed], check=True, capture_output=True)
+    return own, given
+
+
+def test_a_server_has_a_certificate(recorder, stripped, authority, monkeypatch):
+    program, path, debug = stripped
+    own, given = authority
+    with serving(given) as server:
+        server.files[path] = debug
+        monkeypatch.setenv("DEBUGINFOD_URLS", server.url)
+        # Nobody knows who has given it.
+        stranger = recorded(recorder, program)
+        assert frames(recorder, stranger)[:2] == ["bare", "bare"]
+        (text,) = told(recorder, stranger)
+        assert server.url in text and "certificate" in text, text
+        assert server.asked == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(own))
+        known = recorded(recorder, program)
+        assert path in server.asked
+    assert frames(recorder, known) == CHAIN
+    assert told(recorder, known) == []
 
 
 def test_names_are_fetched_later(recorder, stripped, monkeypatch):

@@ -4,6 +4,7 @@
 //! is as untrusted as all files of programs: the confined process reads it.
 
 use crate::elf::facts;
+use crate::trusted::trusted;
 use klogger_os::files::cache_folder;
 use klogger_os::outputs::{Folder, Old, Partial};
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,11 @@ impl Servers {
             .timeout_global(Some(FETCH))
             .max_redirects(REDIRECTS)
             .user_agent("klogger");
+        // Reading certificates takes longer than asking a server of this machine.
+        let config = match self.urls.iter().any(|url| url.starts_with("https://")) {
+            true => config.tls_config(trusted()),
+            false => config,
+        };
         let agent = config.build().into();
         Run { servers: self, agent, until: Instant::now() + ALL, kept: Cell::new(None), asks }
     }

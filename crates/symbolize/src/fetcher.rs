@@ -3,13 +3,14 @@
 //! whoever waits for it can end it at any time, and it can write nothing but what it fetches.
 
 use crate::debuginfod::{Fetched, Said, Servers, public};
+use crate::trusted;
 use crate::worker::lines_of;
 use klogger_os::asleep::{LOOK, give_up};
 use klogger_os::confine::{Limits, Permits, confine};
 use klogger_os::times_asked_to_end;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 const LIMITS: Limits = Limits { cpu_seconds: 120, memory: 8 << 30, file_size: 1 << 30 };
 
 /// How names of hosts are found, and who vouches for servers.
-const HOSTS: [&str; 12] = [
+const HOSTS: [&str; 13] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/host.conf",
@@ -33,6 +34,7 @@ const HOSTS: [&str; 12] = [
     "/etc/services",
     "/etc/ssl/certs",
     "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust",
     "/etc/ca-certificates",
     "/run/systemd/resolve",
     "/run/nscd",
@@ -127,7 +129,9 @@ fn start(servers: &Servers, build_ids: &[String]) -> io::Result<Child> {
     let mut command = Command::new(&program);
     command.arg(FETCHER).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     // What is not there is not permitted.
-    let read: Vec<&Path> = HOSTS.iter().map(Path::new).chain([program.as_path()]).collect();
+    let named = trusted::named();
+    let read = HOSTS.iter().map(Path::new).chain(named.iter().map(PathBuf::as_path));
+    let read: Vec<&Path> = read.chain([program.as_path()]).collect();
     let permits = Permits {
         read: &read,
         write: &[&folder],

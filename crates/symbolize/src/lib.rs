@@ -15,6 +15,7 @@ mod fetcher;
 mod files;
 mod finder;
 mod perf_map;
+mod trusted;
 mod unwind;
 mod worker;
 
