@@ -28,13 +28,13 @@ fn main() {
         )
     });
     let types = KernelTypes::new(&bytes).unwrap();
-    let mut list = String::from("const BUNDLED: &[Bundled] = &[\n");
+    let mut list = String::from("static BUNDLED: &[Bundled] = &[\n");
     for (name, file, text) in schemata(&root.join("schemata")) {
         let _ = writeln!(list, "{},", entry(&out, &types, &name, &file, &text, false));
     }
     list += "];\n";
     let builtin = entry(&out, &types, "klogger", "runtime/klogger.klogger", BUILTIN_SCHEMA, true);
-    let _ = writeln!(list, "const BUILTIN: Bundled = {builtin};");
+    let _ = writeln!(list, "static BUILTIN: Bundled = {builtin};");
     fs::write(out.join("bundled.rs"), list).unwrap();
 }
 
