@@ -6,10 +6,12 @@ use crate::failure::{Failure, Outcome};
 use crate::messages;
 use crate::tips;
 use clap::CommandFactory;
+use klogger_os::confine::find_program;
 use klogger_os::files::is_there;
 use klogger_schema::nearest::did_you_mean;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// The programs and their descriptions are in two tables of this file.
@@ -37,6 +39,12 @@ fn table(name: &str) -> impl Iterator<Item = Program> {
 /// All of them.
 pub fn programs() -> impl Iterator<Item = Program> {
     table("analyses").chain(table("elsewhere"))
+}
+
+/// Whether it is where it would be run from.
+pub fn has(name: &str) -> bool {
+    let program = format!("klogger-{name}");
+    beside(&program).is_some() || find_program(&program).is_some()
 }
 
 /// The list at the end of `klogger --help`.
@@ -82,16 +90,18 @@ pub fn output(words: &[OsString], captured: bool) -> Result<Output, Failure> {
     done.map_err(|error| cannot_run(&words[0], &command, &error))
 }
 
+/// The program in the folder of this one.
+fn beside(program: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.parent()?.join(program.as_ref());
+    // One that cannot be looked at is not passed over: running it says why.
+    (!matches!(is_there(&path), Ok(false))).then_some(path)
+}
+
 /// Looks for the program beside this one first, then on the PATH.
 fn command(words: &[OsString]) -> Command {
     let mut program = OsString::from("klogger-");
     program.push(&words[0]);
-    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(&program)));
-    let path = match beside {
-        // One that cannot be looked at is not passed over: running it says why.
-        Some(path) if !matches!(is_there(&path), Ok(false)) => path.into_os_string(),
-        _ => program,
-    };
+    let path = beside(&program).map_or(program, PathBuf::into_os_string);
     let mut command = Command::new(&path);
     command.args(&words[1..]);
     if messages::is_json() {
@@ -123,7 +133,8 @@ fn unknown(name: &str) -> Failure {
     ));
     if programs().any(|(program, _)| program == name) {
         return failure.help(
-            "it is installed by 'make install', or found in the PATH that 'make demo' prints",
+            "it is a part of klogger's Python package: 'make install' or 'make wheel' in a \
+             checkout, or the PATH that 'make demo' prints",
         );
     }
     let cli = crate::Cli::command();
@@ -172,6 +183,6 @@ mod tests {
         assert_eq!(help("script"), "'klogger cat FILE' prints the events of a log");
         assert_eq!(help("rec"), "did you mean `record`?");
         assert_eq!(help("xyzzy"), "'klogger --help' lists the commands");
-        assert!(help("sql").starts_with("it is installed by 'make install'"));
+        assert!(help("sql").starts_with("it is a part of klogger's Python package"));
     }
 }

@@ -107,6 +107,20 @@ fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
 /// schemata. libbpf needs the debug information for BTF and CO-RE.
 const FLAGS: &[&str] = &include!("flags.in");
 
+/// The program that compiles schemata.
+pub fn find() -> Result<PathBuf, Error> {
+    COMPILERS.lines().find_map(confine::find_program).ok_or_else(|| {
+        Error::new(
+            "a schema of your own, and any with --where, is compiled by clang, and none is \
+             installed",
+        )
+        .help(format!(
+            "apt-get install {} (or newer); bundled schemata need none without --where",
+            oldest()
+        ))
+    })
+}
+
 /// Runs clang confined, because a schema is untrusted: it can read only its input, write no file,
 /// and is not root.
 struct Compiler<'a> {
@@ -128,17 +142,7 @@ const NO_QUESTIONS: &[&str] =
 
 impl Compiler<'_> {
     fn find(folder: &Path) -> Result<Compiler<'_>, Error> {
-        let program = COMPILERS.lines().find_map(confine::find_program).ok_or_else(|| {
-            Error::new(
-                "a schema of your own, and any with --where, is compiled by clang, and none is \
-                 installed",
-            )
-            .help(format!(
-                "apt-get install {} (or newer); bundled schemata need none without --where",
-                oldest()
-            ))
-        })?;
-        Ok(Compiler { program, folder })
+        Ok(Compiler { program: find()?, folder })
     }
 
     /// Runs clang; returns its output and its warnings.

@@ -6,6 +6,7 @@ pub mod cat;
 pub mod check;
 pub mod check_log;
 pub mod control;
+pub mod doctor;
 pub mod export;
 pub mod generate;
 pub mod info;
@@ -47,6 +48,7 @@ pub enum Command {
     Disable(control::DisableArgs),
     Snapshot(snapshot::Args),
     Rescue(rescue::Args),
+    Doctor(doctor::Args),
     List(list::Args),
     Show(show::Args),
     Places(places::Args),
@@ -103,6 +105,7 @@ impl Command {
             self,
             Command::Ps(_)
                 | Command::Rescue(_)
+                | Command::Doctor(_)
                 | Command::List(_)
                 | Command::Places(_)
                 | Command::Tracepoints(_)
@@ -119,6 +122,7 @@ impl Command {
             Command::Disable(args) => control::disable(args),
             Command::Snapshot(args) => snapshot::run(args),
             Command::Rescue(args) => rescue::run(args),
+            Command::Doctor(args) => doctor::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
             Command::Places(args) => places::run(args),

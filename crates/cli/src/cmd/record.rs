@@ -24,6 +24,7 @@ use self::what::{How, What};
 use super::Outcome;
 use crate::failure::Failure;
 use crate::messages;
+use klogger_engines::choice::Choice;
 use klogger_log::trigger::Action;
 use klogger_log::writer::Compression;
 use klogger_recorder::destination::is_stdout;
@@ -111,7 +112,8 @@ pub struct Args {
 pub fn run(mut args: Args) -> Outcome {
     calls::take(&mut args.what)?;
     let plan = args.plan()?;
-    let prepared = args.what.prepare()?;
+    let choice = args.what.choice();
+    let prepared = args.what.prepare().map_err(|failure| unfit(failure, choice))?;
     let suffix = if plan.is_some() { "segments" } else { "klog" };
     let default = || PathBuf::from(format!("{}.{suffix}", prepared.name()));
     let output = args.dir.or(args.output).unwrap_or_else(default);
@@ -135,7 +137,8 @@ pub fn run(mut args: Args) -> Outcome {
         );
     }
     let options = prepared.options(how)?;
-    let outcome = klogger_recorder::record(options, &mut |message| course.hear(message))?;
+    let outcome = klogger_recorder::record(options, &mut |message| course.hear(message));
+    let outcome = outcome.map_err(|error| unfit(error.into(), choice))?;
     course.end(&outcome);
     check_complete(&outcome, &output)?;
     Ok(exit_code(&outcome, args.what.duration))
@@ -147,6 +150,16 @@ impl Args {
         let Args { segment, keep, dir, output, overwrite, .. } = self;
         segments::plan(segment, keep, dir.as_deref(), output.as_deref(), *overwrite)
     }
+}
+
+/// If this machine, or this process, cannot record at all: where the rest of it stands.
+pub fn unfit(failure: Failure, choice: &Choice) -> Failure {
+    let mut reasons = choice.engines.iter().filter_map(|engine| (engine.check)().err());
+    if !reasons.any(|why| why.message == failure.message) {
+        return failure;
+    }
+    let help = failure.help.as_ref().map_or(String::new(), |help| format!("{help}; "));
+    failure.help(help + "'klogger doctor' says what works here")
 }
 
 /// Whether a trigger asks for snapshots.

@@ -22,7 +22,7 @@ use super::record::launch::Own;
 use super::record::snapshots::Snapshots;
 use super::record::values::mode;
 use super::record::what::{How, What};
-use super::record::{check_complete, exit_code, takes_snapshots};
+use super::record::{check_complete, exit_code, takes_snapshots, unfit};
 use crate::external;
 use crate::failure::Failure;
 use crate::messages;
@@ -127,7 +127,8 @@ const NO_LOG: &str = "/dev/null";
 pub fn run(mut args: Args) -> Outcome {
     let chosen = Chosen::take(&mut args.what)?;
     messages::survive_closed_pipes()?;
-    let prepared = args.what.prepare()?;
+    let choice = args.what.choice();
+    let prepared = args.what.prepare().map_err(|failure| unfit(failure, choice))?;
     let sums = sums(&prepared.units);
     // Opening a pipe may wait for its reader. From here on, signals do not end klogger.
     let sink = Arc::new(Sink::new(open(&args)?)?);
@@ -149,7 +150,8 @@ pub fn run(mut args: Args) -> Outcome {
         },
         snapshots,
     })?;
-    let outcome = klogger_recorder::record(options, &mut |message| hear(message, &log))?;
+    let outcome = klogger_recorder::record(options, &mut |message| hear(message, &log));
+    let outcome = outcome.map_err(|error| unfit(error.into(), choice))?;
     // A terminal that is stopped can keep the lines waiting: then signals must end klogger.
     klogger_os::end_by_signals();
     let written = sink.finish();

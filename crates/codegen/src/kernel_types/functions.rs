@@ -42,7 +42,7 @@ impl KernelTypes {
     }
 
     /// What the kernel that runs says; `None` if these are the types of another one.
-    pub(crate) fn running(&self) -> Option<&dyn Functions> {
+    pub fn running(&self) -> Option<&dyn Functions> {
         self.functions.as_deref()
     }
 

@@ -208,12 +208,17 @@ pub struct Prepared<'a> {
 }
 
 impl What {
+    /// The engines that may take part.
+    pub fn choice(&self) -> &'static Choice {
+        self.engine.unwrap_or(&CHOICES[0])
+    }
+
     pub fn prepare(&self) -> Result<Prepared<'_>, Failure> {
         // Each map and program of the kernel is one.
         files::raise_limit();
         let threads = target::threads(self);
         let target = target(self, &threads)?;
-        let choice = self.engine.unwrap_or(&CHOICES[0]);
+        let choice = self.choice();
         let cpus = target::cpus(&self.cpus)?;
         let places = target.programs(&self.command);
         let (mut units, programs) = schemas(self, choice, &places)?;
