@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs wheel install uninstall clean
+.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs wheel tarball install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ docs: ## write man pages and completions ($KLOGGER_CACHE/docs)
 
 wheel: ## build a wheel for Python environments ($KLOGGER_CACHE/wheel)
 	@scripts/wheel
+
+tarball: ## pack what needs no Python into one file ($KLOGGER_CACHE/tarball)
+	@scripts/tarball
 
 install: ## install to PREFIX (/usr/local); DESTDIR for packagers; PYTHON to choose one
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) PYTHON=$(PYTHON) scripts/install
