@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klogger import devices
 from klogger.failure import Failure
 from klogger.log import Log
-from klogger.prelude import MINOR_BITS, disk_names
 from klogger.sqltext import literal
 
 SCHEMA = "waits"
@@ -116,8 +116,7 @@ class Events:
         return self.calls.get(number) or f"system call {number}"
 
     def disk(self, device: int) -> str:
-        minor = device & (1 << MINOR_BITS) - 1
-        return self.disks.get(device) or f"{device >> MINOR_BITS}:{minor}"
+        return devices.disk(self.disks, device)
 
     def request_kind(self, number: int) -> str:
         if number == FLUSHED:
@@ -242,7 +241,7 @@ def read(log: Log) -> Events:
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
         kernel=kernel(log),
         inodes=inodes(log),
-        disks=disk_names(log.preamble),
+        disks=devices.disk_names(log.preamble),
         kinds=kinds(log),
         whole=log.preamble.get("scope") == "all",
         missed=missed(log),
