@@ -217,7 +217,9 @@ def test_losses_leave_waits_whole_or_unknown():
 
 
 WAITS = [(Bin("waited", "disk", "fsync /a in ext4_sync_file"), 20), (Bin("ran", "user code"), 80)]
-KNOWN = [(Bin("waited", "disk", "behind dd, write on 7:0: fsync /a"), 20), WAITS[1]]
+# Of a file whose name reads like a disk.
+NAMED = [(Bin("waited", "disk", "fsync /a on 7:0: b in ext4_sync_file"), 20), WAITS[1]]
+KNOWN = [(Bin("waited", "disk", "behind dd, write on 7:0: fsync /a", True), 20), WAITS[1]]
 LIKELY = [(Bin("waited", "disk", "write on 7:0, probably: fsync /a"), 20), WAITS[1]]
 HAS, ALL, OWN = {"RQ_DONE": None}, {"scope": "all"}, {"scope": "processes"}
 
@@ -227,9 +229,11 @@ HAS, ALL, OWN = {"RQ_DONE": None}, {"scope": "all"}, {"scope": "processes"}
     [
         (WAITS, {}, ALL, "20.0 % are waits for disks: 'klogger why -a -s block -- COMMAND' says"),
         ([WAITS[0], (WAITS[1][0], 800)], {}, ALL, ""),
+        (NAMED, {}, ALL, "20.0 % are waits for disks: 'klogger why -a -s block -- COMMAND' says"),
         (WAITS, HAS, ALL, ""),
         (WAITS, HAS, OWN, "requests that others asked for are not in the log"),
         (LIKELY, HAS, OWN, "requests that others asked for are not in the log"),
+        (NAMED, HAS, OWN, "requests that others asked for are not in the log"),
         (KNOWN, HAS, OWN, ""),
     ],
 )

@@ -59,7 +59,7 @@ class Line:
     def as_json(self) -> dict[str, Any]:
         longest = {"ns": self.longest, "from_ns": self.since, "to_ns": self.until,
                    "thread": self.pid}  # fmt: skip
-        return {"program": self.program, **self.bin._asdict(), "ns": self.ns, "times": self.times,
+        return {"program": self.program, **self.bin.as_json(), "ns": self.ns, "times": self.times,
                 "longest": longest}  # fmt: skip
 
 
@@ -80,7 +80,7 @@ class Thread:
     most_ns: int
 
     def as_json(self) -> dict[str, Any]:
-        most = self.most._asdict() if self.most else None
+        most = self.most.as_json() if self.most else None
         return {"thread": self.pid, "name": self.name, "elapsed_ns": self.elapsed, **self.groups,
                 "most": most, "most_ns": self.most_ns}  # fmt: skip
 
