@@ -191,11 +191,10 @@ def of_events(
     progress("who waited for whom")
     overlaps = follow.Overlaps(whole)
     spans_of = (picked.lives, picked.since, picked.until)
-    own = follow.follow(overlaps, *spans_of, program, bound=False)
     path = None
     if choice.pictured and len(picked.lives) == 1:
         path = Path(int(picked.since[0]), int(picked.until[0]))
-    followed = follow.follow(overlaps, *spans_of, program, each=path.add if path else ignore)
+    own, followed = follow.follow(overlaps, *spans_of, program, each=path.add if path else ignore)
     pids = lived.pid
     answer = Answer(
         title=picked.title,
