@@ -55,6 +55,11 @@ class Threads:
     born: Array
     kernel: Array = field(default_factory=lambda: np.zeros(0, bool))
 
+    @property
+    def counts(self) -> Array:
+        """Whether the time of each is somebody's: all but the idle thread's is."""
+        return np.asarray(self.pid != IDLE)
+
     @cached_property
     def numbers(self) -> tuple[Places, Array, Array]:
         """The numbers; the first life of each, and how many it has."""
