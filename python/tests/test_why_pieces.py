@@ -114,7 +114,7 @@ def test_what_ends_at_a_node_is_summed_up_as_if_one_by_one():
         found, expected = follow.Followed(), dict[int, follow.End]()
         for count in (0, 1, 200):
             leaves = random_leaves(chance, count)
-            found.add(leaves)
+            found.add(follow.summed(leaves))
             longest = {}
             for row, node in enumerate(leaves.node.tolist()):
                 if row == 0 or node not in longest or leaves.ns[row] >= leaves.ns[longest[node]]:

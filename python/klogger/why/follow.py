@@ -68,26 +68,34 @@ class Followed:
     def whole(self) -> int:
         return sum(end.whole for end in self.ends.values())
 
-    def add(self, found: Leaves) -> None:
-        """Sums up, node by node."""
-        if not len(found.node):
-            return
-        nodes, which = distinct(found.node)
-        sums, times = totals(which, found.ns, len(nodes)), np.bincount(which)
-        amounts, amount_times = np.zeros((2, len(nodes), len(AMOUNTS)), "i8")
-        for column, amount in enumerate(found.amounts.T):
-            some = np.flatnonzero(amount)
-            amounts[:, column] = totals(which[some], amount[some], len(nodes))
-            amount_times[:, column] = np.bincount(which[some], minlength=len(nodes))
-        for at, row in enumerate(longest(which, found.ns, len(nodes)).tolist()):
-            end = self.ends.setdefault(int(nodes[at]), End())
-            end.ns += int(sums[at])
-            end.times += int(times[at])
-            end.amounts += amounts[at]
-            end.amount_times += amount_times[at]
-            if found.ns[row] > end.longest or end.thread < 0:
-                end.longest, end.thread = int(found.ns[row]), int(found.thread[row])
-                end.since, end.until = int(found.since[row]), int(found.until[row])
+    def add(self, some: dict[int, End]) -> None:
+        for number, other in some.items():
+            end = self.ends.setdefault(number, End())
+            end.ns += other.ns
+            end.times += other.times
+            end.amounts += other.amounts
+            end.amount_times += other.amount_times
+            if other.longest > end.longest or end.thread < 0:
+                end.longest, end.thread = other.longest, other.thread
+                end.since, end.until = other.since, other.until
+
+
+def summed(found: Leaves) -> dict[int, End]:
+    """Node by node."""
+    nodes, which = distinct(found.node)
+    sums, times = totals(which, found.ns, len(nodes)), np.bincount(which)
+    amounts, amount_times = np.zeros((2, len(nodes), len(AMOUNTS)), "i8")
+    for column, amount in enumerate(found.amounts.T):
+        some = np.flatnonzero(amount)
+        amounts[:, column] = totals(which[some], amount[some], len(nodes))
+        amount_times[:, column] = np.bincount(which[some], minlength=len(nodes))
+    return {
+        int(nodes[at]): End(
+            int(sums[at]), int(times[at]), int(found.ns[row]), int(found.since[row]),
+            int(found.until[row]), int(found.thread[row]), amounts[at], amount_times[at],
+        )
+        for at, row in enumerate(longest(which, found.ns, len(nodes)).tolist())
+    }  # fmt: skip
 
 
 def totals(which: Array, ns: Array, count: int) -> Array:
@@ -119,7 +127,8 @@ class Leaves:
     thread: Array
 
     def at(self, rows: Array) -> Leaves:
-        return Leaves(*(column[rows] for column in vars(self).values()))
+        rest = (self.since[rows], self.until[rows], self.thread[rows])
+        return Leaves(self.node[rows], self.ns[rows], self.amounts.T[:, rows].T, *rest)
 
 
 @dataclass
@@ -196,7 +205,7 @@ def follow(
     """
 
     def ends(some: Leaves) -> None:
-        found.add(some)
+        found.add(summed(some))
         each(some)
 
     found = Followed()
@@ -232,8 +241,12 @@ def follow(
                 ends(leaves(overlaps.parts, *kept))
             else:
                 all_ = leaves(overlaps.parts, part, begin, end, node)
-                own.add(all_)
-                ends(all_.at(stays))
+                own.add(sums := summed(all_))
+                if len(goes_on):
+                    ends(all_.at(stays))
+                else:
+                    found.add(sums)
+                    each(all_)
             coming.append(Queue(overlaps.parts.target[part[goes_on]].astype("i8"), begin[goes_on],
                                 end[goes_on], node[goes_on], chain))  # fmt: skip
         ends(holes(queue, covered, there))

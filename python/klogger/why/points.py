@@ -179,12 +179,15 @@ class Some:
         order. None begins before its thread.
         """
         begins = np.maximum(ends["time"] - took, self.threads.first[ends["thread"]])
-        made = np.repeat(ends, 2)
+        made: Array = np.repeat(ends, 2)
         made["time"][::2] = begins
         made["kind"][::2] = kind
-        kept = np.repeat(begins < ends["time"], 2)
+        has_begin = begins < ends["time"]
+        if has_begin.all():
+            return made
+        kept = np.repeat(has_begin, 2)
         kept[1::2] = True
-        return made if kept.all() else made.view(BYTES)[kept].view(POINT)
+        return np.asarray(made.view(BYTES)[kept].view(POINT))
 
     def call_times(self, called: Array) -> Array:
         """The first call of a thread may have begun before the recording, or before the thread:
