@@ -140,7 +140,9 @@ class Report:
         from klogger.cli import report
 
         names = [word for name in self.answers for word in ("--analysis", name)]
-        words = [os.fspath(self.path), "--html", os.fspath(path), *names]
+        # A name may begin as an option does.
+        place = os.path.join(os.curdir, os.fspath(path))
+        words = [os.fspath(self.path), "--html", place, *names]
         report.make(report.parser().parse_args(words))
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import duckdb
 
+from klogger import devices
 from klogger.made import Made
 from klogger.sqltext import identifier, literal
 
@@ -32,7 +33,6 @@ DOCS = {
 BITS = "({x}::HUGEINT & 18446744073709551615)"
 HEX = f"printf('0x%x', {BITS}::UBIGINT)"
 OCTAL = f"format('{{:#o}}', {BITS}::UBIGINT)"
-DEVICE = f"({BITS} >> 20)::VARCHAR || ':' || ({BITS} & 1048575)::VARCHAR"
 # The first byte in memory is the first of the address.
 IPV4 = " || '.' || ".join(f"((x::HUGEINT >> {bits}) & 255)::VARCHAR" for bits in (0, 8, 16, 24))
 
@@ -114,7 +114,7 @@ def create_common(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(function("hex", lambda x: HEX.format(x=x), texts))
     connection.execute(DATA)
     connection.execute(function("octal", lambda x: OCTAL.replace("{x}", x)))
-    connection.execute(function("device", lambda x: DEVICE.format(x=x)))
+    connection.execute(function("device", lambda x: devices.text_sql(BITS.format(x=x))))
     of_bytes = ip_of_bytes().replace("x[", f"({ITEMS})[").replace("len(x)", f"len({ITEMS})")
     of_bytes = of_bytes.replace("x::VARCHAR", f"{ITEMS}::VARCHAR")
     of_number = IPV4.replace("x::HUGEINT", ITEM)

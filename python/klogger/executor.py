@@ -5,7 +5,6 @@ its own way.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 import time
@@ -20,7 +19,7 @@ from klogger import analysis as analyses
 from klogger import costs, folders, general, losses, rules, spans
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
-from klogger.log import Log, in_order
+from klogger.log import Log
 from klogger.numerals import agreed
 from klogger.sqltext import identifier
 from klogger.statements import Connection, execute_whole, executed, include
@@ -146,7 +145,27 @@ class Session:
 
     def run(self, one: Analysis, fill: Filler | None = None) -> Result:
         """`fill`: what is asked of its sections, if not all of them."""
-        return run(self, one, fill or fill_all)
+        return run(self, one, fill or self.fill_all)
+
+    def fill_all(self, result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
+        one = result.analysis
+        for section in one.sections:
+            match section:
+                case "table":
+                    result.table = section_rows(one, cursor, section)
+                case "picture":
+                    result.points = section_rows(one, cursor, section)
+                case "finding":
+                    # Of few rows: their order costs nothing.
+                    with self.log.order.kept(cursor):
+                        rows = section_rows(one, cursor, section).rows
+                    said = [row for row in rows if row and row[0] is not None]
+                    result.findings = [agreed(str(row[0])) for row in said]
+                    result.weights = [weight_of(row) for row in said]
+        result.warnings += own_warnings(one, cursor)
+        if "picture" not in one.sections:
+            result.points = result.table
+        check_drawn(result)
 
     def run_all(
         self, chosen: Sequence[Analysis], progress: Callable[[str], None] | None = None
@@ -285,28 +304,6 @@ def prepare(session: Session, one: Analysis) -> list[str]:
     return warnings
 
 
-def fill_all(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
-    one = result.analysis
-    for section in one.sections:
-        match section:
-            case "table":
-                result.table = section_rows(one, cursor, section)
-            case "picture":
-                result.points = section_rows(one, cursor, section)
-            case "finding":
-                said = [
-                    row
-                    for row in section_rows(one, cursor, section).rows
-                    if row and row[0] is not None
-                ]
-                result.findings = [agreed(str(row[0])) for row in said]
-                result.weights = [weight_of(row) for row in said]
-    result.warnings += own_warnings(one, cursor)
-    if "picture" not in one.sections:
-        result.points = result.table
-    check_drawn(result)
-
-
 def check_drawn(result: Result) -> None:
     """What a picture or a bar is drawn from must be there, and a number where one is needed."""
     one = result.analysis
@@ -320,23 +317,18 @@ def check_drawn(result: Result) -> None:
 
 
 def section_rows(one: Analysis, cursor: duckdb.DuckDBPyConnection, section: str) -> Rows:
-    limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
+    limit = {"picture": POINTS_MAX, "finding": TEXTS_MAX}.get(section, ROWS_MAX)
     where = f"{one.path}, section '{section}'"
-    # Of few rows: their order costs nothing.
-    ordered = in_order(cursor) if section in ("finding", "warning") else contextlib.nullcontext()
-    with ordered, executed(cursor, one.placed(section), where) as rows:
+    with executed(cursor, one.placed(section), where) as rows:
         return fetch(rows, limit)
 
 
 def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:
-    """Sorted: they are a set."""
+    """They are a set, so they are sorted, and need no order of DuckDB's."""
     if "warning" not in one.sections:
         return []
-    return sorted(
-        agreed(str(row[0]))
-        for row in section_rows(one, cursor, "warning").rows
-        if row and row[0] is not None
-    )
+    rows = section_rows(one, cursor, "warning").rows
+    return sorted({agreed(str(row[0])) for row in rows if row and row[0] is not None})[:TEXTS_MAX]
 
 
 def weight_of(row: list[Any]) -> float | None:

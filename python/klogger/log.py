@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -123,6 +124,34 @@ class Events(dict[str, Event]):
         return f" REPLACE ({', '.join(found)})" if found else ""
 
 
+class Order:
+    """Whether rows come as the statement has them, those of UNION ALL one part after the other;
+    else DuckDB gives them as they are ready. It is one setting for all connections to a log: it
+    stays as long as any of them needs it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.before = True
+
+    @contextlib.contextmanager
+    def kept(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        with self.lock:
+            if not self.users:
+                query = f"SELECT current_setting('{IN_ORDER}')"
+                (self.before,) = connection.execute(query).fetchone() or (True,)
+                connection.execute(f"SET {IN_ORDER} = true")
+            self.users += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if not self.users:
+                    connection.execute(f"SET {IN_ORDER} = {self.before}")
+
+
 @dataclass(repr=False)
 class Log:
     """An open log. Use `klogger.open`, best as `with klogger.open("x.klog") as log:`."""
@@ -138,6 +167,7 @@ class Log:
     filled: dict[str, list[str]] = field(default_factory=dict)
     # Whether its ledger has nothing to warn of; None: nobody has asked.
     clean: bool | None = None
+    order: Order = field(default_factory=Order)
     _link: tempfile.TemporaryDirectory[str] | None = None
 
     def __repr__(self) -> str:
@@ -352,19 +382,6 @@ def memory_mib(events: Iterable[Event]) -> int:
     """How much memory queries of a log with these events may use."""
     needed = MEMORY_MIB + BYTES_PER_EVENT * sum(e.logged for e in events) // 2**20
     return max(MEMORY_MIB, min(needed, MEMORY_MIB_MAX))
-
-
-@contextlib.contextmanager
-def in_order(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Rows come as the statement has them, those of UNION ALL one part after the other. Without it
-    DuckDB gives them as they are ready.
-    """
-    (before,) = connection.execute(f"SELECT current_setting('{IN_ORDER}')").fetchone() or (True,)
-    connection.execute(f"SET {IN_ORDER} = true")
-    try:
-        yield
-    finally:
-        connection.execute(f"SET {IN_ORDER} = {before}")
 
 
 def lock(connection: duckdb.DuckDBPyConnection, tables: Folder, writable: Iterable[Path]) -> None:

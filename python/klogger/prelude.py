@@ -9,15 +9,14 @@ lambda, begins with `klogger`, in a form that no event or field can have.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from klogger import costs, decodings, durations, histograms, waiting
+from klogger import costs, decodings, devices, durations, histograms, waiting
 from klogger.folder import Folder
 from klogger.made import Made
 from klogger.opening import Opening
-from klogger.sqltext import identifier, literal
+from klogger.sqltext import identifier
 
 # The columns that the exporter promises, for a log in which such a table is missing.
 TABLES = {
@@ -174,7 +173,7 @@ def create(made: Made, folder: Folder, preamble: Mapping[str, Any]) -> None:
     made.define("histograms", histograms.SQL)
     costs.create(made, preamble)
     decodings.create(made, kept.decodings if kept is not None else "")
-    made.define("klogger.disk", disk(disk_names(preamble)))
+    made.define("klogger.disk", devices.disk_sql(devices.disk_names(preamble)))
 
 
 def fill_threads(made: Made, kept: Opening | None, recorder: list[int]) -> None:
@@ -200,33 +199,6 @@ def names_of(made: Made, kept: Opening | None) -> int:
         return kept.names
     ((most,),) = made.connection.execute("SELECT max(names) FROM klogger.thread").fetchall()
     return most or 0
-
-
-# In the low bits of a `dev_t`.
-MINOR_BITS = 20
-DISKS_MAX = 1000
-
-
-def disk_names(preamble: Mapping[str, Any]) -> dict[int, str]:
-    """By device number, the names of block devices in the preamble, which may hold anything."""
-    host = preamble.get("host")
-    listed = host.get("disks") if isinstance(host, dict) else None
-    found = {}
-    for one in listed[:DISKS_MAX] if isinstance(listed, list) else []:
-        if isinstance(one, list) and len(one) == 2 and all(isinstance(x, str) for x in one):
-            numbers = re.fullmatch(r"(\d{1,4}):(\d{1,7})", one[0], re.ASCII)
-            if numbers and re.fullmatch(r"[!-~]{1,64}", one[1]):
-                found[int(numbers[1]) << MINOR_BITS | int(numbers[2])] = one[1]
-    return found
-
-
-def disk(names: Mapping[int, str]) -> str:
-    """The function of SQL: a device's name, or else its number."""
-    number = "klogger.device(x)"
-    if names:
-        keys = ", ".join(f"{key}: {literal(name)}" for key, name in names.items())
-        number = f"coalesce(map_extract(MAP {{{keys}}}, TRY_CAST(x AS BIGINT))[1], {number})"
-    return f"CREATE OR REPLACE MACRO klogger.disk(x) AS {number}"
 
 
 def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from klogger import devices
 from klogger.failure import Failure
 
 # Other programs look at new file systems for a moment, and then they cannot be unmounted.
@@ -26,7 +27,6 @@ PACKAGES = {
     "mke2fs": "e2fsprogs", "mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs",
     "mkfs.f2fs": "f2fs-tools", "mkfs.vfat": "dosfstools", "dmsetup": "dmsetup",
 }  # fmt: skip
-MINOR_BITS = 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Disk:
 
     @property
     def text(self) -> str:
-        return f"{self.number >> MINOR_BITS}:{self.number & ((1 << MINOR_BITS) - 1)}"
+        return devices.text(self.number)
 
 
 @contextlib.contextmanager
@@ -85,7 +85,7 @@ def loop_disk(
         if mkfs:
             run(*mkfs, device)
         number = os.stat(device).st_rdev
-        number = os.major(number) << MINOR_BITS | os.minor(number)
+        number = devices.number(os.major(number), os.minor(number))
         if not mkfs or not mount:
             yield Disk(device, number, image, None)
             return

@@ -170,7 +170,7 @@ class Truth:
         if wait.request and wait.wait.kind.stage:
             who = self.most(one.disk, own, wait.since, wait.until)
             text = f"{f'behind {who}, ' if who else ''}{wait.wait.kind.stage.format(device)}"
-            return [piece(old, wait.since, wait.until, text)]
+            return [piece(old, wait.since, wait.until, text, sure=True)]
         return self.stages(wait, one, old, f"{FLUSHED if one.flushed else KINDS[one.kind]} on"
                            f" {device}")  # fmt: skip
 
@@ -193,9 +193,10 @@ class Truth:
             who = self.most(one.disk, one.owner, begin, end) if word else ""
             said = f"{word} {who}, {text}" if who else text
             if end > begin:
-                made.append(piece(old, begin, end, said if wait.request else f"{said}, probably"))
+                made.append(piece(old, begin, end, said, sure=wait.request is not None))
         return made
 
 
-def piece(old: Interval, since: int, until: int, text: str) -> Interval:
-    return Interval(since, until, Bin("waited", old.bin.kind, f"{text}: {old.bin.what}"), None)
+def piece(old: Interval, since: int, until: int, text: str, *, sure: bool) -> Interval:
+    text = f"{text}{'' if sure else ', probably'}: {old.bin.what}"
+    return Interval(since, until, Bin("waited", old.bin.kind, text, sure), None)

@@ -160,7 +160,10 @@ def test_notebook_sees_pictures_and_no_markup_of_the_log(tmp_path: Path) -> None
 
 
 def test_report_is_saved_as_a_page(
-    small_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_log: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with klogger.open(small_log) as log:
         report = log.report("quanta")
@@ -172,6 +175,9 @@ def test_report_is_saved_as_a_page(
     assert capsys.readouterr().out == ""
     with pytest.raises(klogger.Failure, match="cannot write"):
         report.save(tmp_path / "x.html" / "y.html")
+    monkeypatch.chdir(tmp_path)
+    report.save("--html")
+    assert (tmp_path / "--html").read_text() == text
 
 
 def test_report_sees_no_other_files(small_log: Path, tmp_path: Path) -> None:

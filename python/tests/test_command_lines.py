@@ -211,3 +211,34 @@ def test_messages_as_json(
     assert found.out == ""
     assert error["message"] == "error" and "nowhere.klog" in error["text"] and "help" in error
     assert note == {"message": "note", "text": "a warning \x1b[2J"}
+
+
+PAGES = {name: LINES[name] for name in ("report", "compare", "stopwatch", "study", "bench")}
+
+
+@pytest.mark.parametrize(
+    ("parser", "words"),
+    [
+        *(pytest.param(parser, [*words, "--html"], id=name)
+          for name, (parser, words, _) in PAGES.items()),
+        pytest.param(why.parser, ["x.klog", "--html"], id="why"),
+        pytest.param(why.parser, ["x.klog", "--report"], id="why --report"),
+        pytest.param(watch.parser, ["--report"], id="watch"),
+        pytest.param(sql.parser, ["x.klog", "-o"], id="sql"),
+    ],
+)  # fmt: skip
+def test_a_dash_is_no_output(
+    parser: Callable[[], argparse.ArgumentParser],
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A file of that name was written."""
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_intermixed_args([*words, "-"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.endswith(
+        "'-' is no file\n  help: /dev/stdout is the standard output, ./- a file of that name\n"
+    )
+    args = vars(parser().parse_intermixed_args([*words, "./-"]))
+    assert Path("-") in args.values()

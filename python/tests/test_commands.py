@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from klogger.cli import analysis, compare, dataset, report, sql
+from klogger.cli import analysis, compare, dataset, output, report, sql
 from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ def argument(action: argparse.Action) -> dict[str, object]:
         "flags": list(action.option_strings),
         "value": str(value or action.dest.upper()) if takes else None,
         "values": [str(choice) for choice in action.choices or []],
-        "path": action.type is Path,
+        "path": action.type in (Path, output),
         "many": action.nargs in ("+", "*", argparse.REMAINDER),
         "help": (action.help or "").replace("%%", "%"),
     }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -103,6 +104,35 @@ def test_they_come_in_the_order_of_the_section(small_log: Path, tmp_path: Path) 
         one = session.find("mine", "own")
         assert one is not None
         assert session.run(one).findings == ["First.", "Second."]
+
+
+def test_their_order_lasts_as_long_as_any_connection_needs_it(small_log: Path) -> None:
+    """DuckDB has one setting for all of them, and analyses are run at the same time."""
+    setting = "SELECT current_setting('preserve_insertion_order')"
+    with klogger.open(small_log, locked=True) as opened:
+        one, other = opened.cursor(), opened.cursor()
+        assert opened.rows(setting) == [(False,)]
+        with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+            first.enter_context(opened.order.kept(one))
+            second.enter_context(opened.order.kept(other))
+            assert opened.rows(setting) == [(True,)]
+            first.close()
+            assert opened.rows(setting) == [(True,)]
+            second.close()
+            assert opened.rows(setting) == [(False,)]
+
+
+def test_warnings_are_a_set_and_those_left_out_come_last(small_log: Path, tmp_path: Path) -> None:
+    many = "SELECT format('{:02}', i % 30) FROM range(90) t(i) ORDER BY i DESC"
+    file = schema_with(tmp_path, own=f"SELECT 'Said.';\n\n-- warning\n{many}")
+    log = copy_with_schema(small_log, tmp_path / "x.klog-parquet", file)
+    with klogger.open(log, locked=True) as opened, executor.Session(opened) as session:
+        one = session.find("mine", "own")
+        assert one is not None
+        found = session.run(one)
+        assert (found.status, found.findings) == ("answer", ["Said."])
+        own = [said for said in found.warnings if said.isdigit()]
+        assert own == [f"{number:02}" for number in range(executor.TEXTS_MAX)]
 
 
 def test_every_output_begins_with_them(

@@ -143,32 +143,22 @@ def test_a_failure_of_klogger_does_not_stay(
     assert analysis.events_of(file) == {"WORK"}
 
 
-def test_an_expectation_that_is_not_met(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("event", "more", "fault"),
+    [
+        ("WORK pid=5 n=3", "table: program n\n  prog 4\n",
+         "section 'table', row 1: expected: prog 4; is: prog 3"),
+        ("WROK pid=5", "warning:\n", "there is no event 'WROK'; did you mean WORK?"),
+        ("WORK pid=me", "warning:\n", "WORK: Could not convert string 'me' to INT32"),
+    ],
+    ids=["not met", "no such event", "no number"],
+)  # fmt: skip
+def test_a_fault_of_an_expectation(tmp_path: Path, event: str, more: str, fault: str) -> None:
     folder = tmp_path / "mine" / "expect"
     folder.mkdir(parents=True)
-    lines = "analysis: sums\nlog:\n  process 5 prog\n  1us 0 WORK pid=5 n=3\n  end 1ms\n"
-    (folder / "sums.expect").write_text(f"{lines}table: program n\n  prog 4\n")
-    assert checked(tmp_path, HEAD + TABLE) == [
-        f"{folder}/sums.expect: section 'table', row 1: expected: prog 4; is: prog 3"
-    ]
-
-
-def test_an_expectation_with_an_event_that_the_schema_has_not(tmp_path: Path) -> None:
-    folder = tmp_path / "mine" / "expect"
-    folder.mkdir(parents=True)
-    (folder / "sums.expect").write_text("analysis: sums\nlog:\n  1us 0 WROK pid=5\nwarning:\n")
-    assert checked(tmp_path, HEAD + TABLE) == [
-        f"{folder}/sums.expect: there is no event 'WROK'; did you mean WORK?"
-    ]
-
-
-def test_an_expectation_with_a_text_for_a_number(tmp_path: Path) -> None:
-    folder = tmp_path / "mine" / "expect"
-    folder.mkdir(parents=True)
-    (folder / "sums.expect").write_text("analysis: sums\nlog:\n  1us 0 WORK pid=me\nwarning:\n")
-    assert checked(tmp_path, HEAD + TABLE) == [
-        f"{folder}/sums.expect: WORK: Could not convert string 'me' to INT32"
-    ]
+    lines = f"analysis: sums\nlog:\n  process 5 prog\n  1us 0 {event}\n  end 1ms\n"
+    (folder / "sums.expect").write_text(lines + more)
+    assert checked(tmp_path, HEAD + TABLE) == [f"{folder}/sums.expect: {fault}"]
 
 
 def a_log(folder: Path, file: Path) -> Path:

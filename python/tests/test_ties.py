@@ -41,7 +41,7 @@ def test_findings_do_not_depend_on_the_order_of_rows(path: Path, tmp_path: Path)
     found: list[list[str]] = []
 
     def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
-        executor.fill_all(result, cursor)
+        session.fill_all(result, cursor)
         for seed in range(ORDERS if "finding" in result.analysis.sections else 0):
             shuffle(cursor, seed)
             found.append(findings(result, cursor))

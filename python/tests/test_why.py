@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -226,6 +227,50 @@ def test_a_call_that_does_not_return(log: Path, capsys: pytest.CaptureFixture[st
     found = operations_of(capsys, log, "--operation", "call:read")
     assert (found["operations"]["times"], found["elapsed_ns"]) == (1, 40 * US)
     assert [note for note in found["notes"] if "1 call of read had not returned" in note]
+
+
+# Another recorder, whose command was listed first; the own recorder's thread, and its command.
+OTHERS, MAKER, COMMAND, RECORDER = 40, 51, 52, 50
+LISTED = [(10, OTHERS, 39), (20, MAKER, 1), (30, COMMAND, RECORDER)]
+
+
+@pytest.mark.parametrize(
+    ("listed", "executed", "recorder", "preamble", "expected"),
+    [
+        (LISTED, [OTHERS, COMMAND], [RECORDER, MAKER], {}, COMMAND),
+        # It never executed a program.
+        (LISTED, [OTHERS], [RECORDER, MAKER], {}, COMMAND),
+        # Numbers of a container: who executes a program is no thread of the recorder.
+        (LISTED[1:], [COMMAND], [2, 3], {"recorder": {"pid": 2}}, COMMAND),
+        (LISTED, [OTHERS, COMMAND], [RECORDER, MAKER], {"workload": []}, None),
+        (LISTED[1:2], [], [RECORDER, MAKER], {}, None),
+        (LISTED[2:], [COMMAND], [], {"recorder": {"pid": "50 OR true"}}, COMMAND),
+        (LISTED[2:], [COMMAND], [], {"recorder": 7}, COMMAND),
+        ([], [], [], {}, None),
+    ],
+)  # fmt: skip
+def test_the_command_is_the_child_of_its_own_recorder(
+    listed: list[tuple[int, int, int]],
+    executed: list[int],
+    recorder: list[int],
+    preamble: dict[str, object],
+    expected: int | None,
+) -> None:
+    con = duckdb.connect()
+    con.execute("CREATE SCHEMA klogger; CREATE TABLE klogger.recorder (pid INTEGER);"
+                " CREATE TABLE PROCESS_EXEC (pid INTEGER); CREATE TABLE PROCESS_EXISTS"
+                " (time BIGINT, pid INTEGER, ppid INTEGER, comm VARCHAR)")  # fmt: skip
+    for table, pids in (("klogger.recorder", recorder), ("PROCESS_EXEC", executed)):
+        con.execute(f"INSERT INTO {table} SELECT unnest($1)", [pids])
+    for time, pid, parent in listed:
+        con.execute("INSERT INTO PROCESS_EXISTS VALUES (?, ?, ?, 'klogger/command')",
+                    [time, pid, parent])  # fmt: skip
+    log: Any = SimpleNamespace(
+        events=dict.fromkeys(["PROCESS_EXISTS", *(["PROCESS_EXEC"] if executed else [])]),
+        preamble={"workload": ["x"], "recorder": {"pid": RECORDER}} | preamble,
+        rows=lambda query: con.execute(query).fetchall(),
+    )
+    assert answer.command_of(log) == expected
 
 
 def test_the_slowest_operations(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from logfile import START
 from simulated_log import write
@@ -157,6 +158,33 @@ def test_a_page_is_probably_that_of_the_last_request_for_its_file():
     }  # fmt: skip
 
 
+def random_requests(seed: int, owners: int, deep: int) -> requests.Requests:
+    """Of two devices, each with up to so many requests at a time."""
+    chance, count = np.random.default_rng(seed), 120
+    time = np.cumsum(chance.integers(0, 10, count))
+    issued = np.maximum(time - chance.integers(0, 10 * deep, count), 0)
+    owner, zero = chance.integers(0, owners, count), np.zeros(count, "i8")
+    device = chance.integers(0, 2, count)
+    return requests.Requests(zero, [], time, zero, issued, issued, device, zero, owner, zero,
+                             owner, zero)  # fmt: skip
+
+
+@pytest.mark.parametrize(("owners", "deep"), [(1, 100), (2, 100), (2, 3), (9, 100)])
+def test_who_was_last_ahead_is_found_however_deep_the_queue(owners: int, deep: int):
+    """Also behind more requests than are looked at one by one."""
+    for seed in range(10):
+        made = random_requests(seed, owners, deep)
+        expected = []
+        for row in range(len(made)):
+            ahead = [
+                int(made.time[other]) for other in range(row)
+                if made.device[other] == made.device[row] and made.owner[other] != made.owner[row]
+                and made.issued[other] < made.issued[row] < made.time[other]
+            ]  # fmt: skip
+            expected.append(max(ahead, default=int(made.issued[row])))
+        assert made.last_ahead(np.arange(len(made)), made.issued).tolist() == expected
+
+
 PLAIN = {"disk": 810}
 
 
@@ -217,7 +245,9 @@ def test_losses_leave_waits_whole_or_unknown():
 
 
 WAITS = [(Bin("waited", "disk", "fsync /a in ext4_sync_file"), 20), (Bin("ran", "user code"), 80)]
-KNOWN = [(Bin("waited", "disk", "behind dd, write on 7:0: fsync /a"), 20), WAITS[1]]
+# Of a file whose name reads like a disk.
+NAMED = [(Bin("waited", "disk", "fsync /a on 7:0: b in ext4_sync_file"), 20), WAITS[1]]
+KNOWN = [(Bin("waited", "disk", "behind dd, write on 7:0: fsync /a", True), 20), WAITS[1]]
 LIKELY = [(Bin("waited", "disk", "write on 7:0, probably: fsync /a"), 20), WAITS[1]]
 HAS, ALL, OWN = {"RQ_DONE": None}, {"scope": "all"}, {"scope": "processes"}
 
@@ -227,9 +257,11 @@ HAS, ALL, OWN = {"RQ_DONE": None}, {"scope": "all"}, {"scope": "processes"}
     [
         (WAITS, {}, ALL, "20.0 % are waits for disks: 'klogger why -a -s block -- COMMAND' says"),
         ([WAITS[0], (WAITS[1][0], 800)], {}, ALL, ""),
+        (NAMED, {}, ALL, "20.0 % are waits for disks: 'klogger why -a -s block -- COMMAND' says"),
         (WAITS, HAS, ALL, ""),
         (WAITS, HAS, OWN, "requests that others asked for are not in the log"),
         (LIKELY, HAS, OWN, "requests that others asked for are not in the log"),
+        (NAMED, HAS, OWN, "requests that others asked for are not in the log"),
         (KNOWN, HAS, OWN, ""),
     ],
 )

@@ -13,6 +13,7 @@ import mapped
 import pytest
 from oracles import Log, check_whole
 
+from klogger import devices
 from klogger_lab import disk, fiemap
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/extents/extents.klogger"
@@ -52,7 +53,7 @@ def test_replayed_maps_are_the_kernels(recorder, workloads, small):
     log = Log(recorder.klogger, path)
     check_whole(log)
     number = os.stat(made.folder).st_dev
-    device = os.major(number) << disk.MINOR_BITS | os.minor(number)
+    device = devices.number(os.major(number), os.minor(number))
     mapped.check(log, told, device)
     shifts = log.one("SELECT count(*) FROM shifted")
     assert shifts == (6 if kind == "ext4" else 0)

@@ -22,6 +22,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import IO, NoReturn
 
 from klogger import statements
@@ -83,6 +84,17 @@ def add_common(found: argparse.ArgumentParser, *, is_read: bool = False) -> None
             "--no-pager", action=Paged, nargs=0, default=argparse.SUPPRESS,
             help="print directly to the terminal, without $KLOGGER_PAGER, $PAGER or less",
         )  # fmt: skip
+
+
+def output(word: str) -> Path:
+    """Where an option's file is written. `-` is no name for it: other texts go to the standard
+    output, too.
+    """
+    if word == "-":
+        raise argparse.ArgumentTypeError(
+            "'-' is no file\n  help: /dev/stdout is the standard output, ./- a file of that name"
+        )
+    return Path(word)
 
 
 def complain(what: object, who: str = "klogger") -> None:

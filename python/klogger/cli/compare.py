@@ -8,7 +8,6 @@ import contextlib
 import json
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klogger import terminal
@@ -19,6 +18,7 @@ from klogger.cli import (
     complain,
     fleet,
     guarded,
+    output,
     private_as,
 )
 from klogger.cli.pager import paged
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         "of logs of 'klogger why'",
     )  # fmt: skip
     found.add_argument(
-        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+        "--html", metavar="OUT", type=output, help="write one file that needs no network"
     )
     found.add_argument(
         "--format", choices=["text", "json"], help="what goes to the terminal (text)"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import klogger
 from klogger import executor, findings, general, remarks, screen, terminal, waterfall
 from klogger.analysis import ON_PAGES, searched
-from klogger.cli import Parser, Progress, add_common, fleet, guarded, private_as
+from klogger.cli import Parser, Progress, add_common, fleet, guarded, output, private_as
 from klogger.cli.pager import paged
 from klogger.executor import Result
 from klogger.failure import Failure
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         help="a log, the directory that 'klogger export --to parquet' made, or a dataset",
     )
     found.add_argument(
-        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+        "--html", metavar="OUT", type=output, help="write one file that needs no network"
     )
     found.add_argument(
         "--at", metavar="TIME", type=moment, action="append", default=[],

@@ -17,7 +17,7 @@ import duckdb
 
 import klogger
 from klogger import catalogue, losses, outputs, prompt, spans, sqlerror, terminal
-from klogger.cli import Parser, add_common, complain, fleet, guarded, private_as
+from klogger.cli import Parser, add_common, complain, fleet, guarded, output, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
 from klogger.log import IN_ORDER, Log, connect
@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         "--format", choices=["table", "csv", "json", "parquet"], help="form of the answer (table)"
     )
     found.add_argument(
-        "-o", "--output", metavar="OUT", type=Path, help="where to; needed for parquet"
+        "-o", "--output", metavar="OUT", type=output, help="where to; needed for parquet"
     )
     found.add_argument(
         "-i",

@@ -14,6 +14,7 @@ from klogger import losses
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.log import open as opened
+from klogger.sqltext import literal
 from klogger.why import choice as choosing
 from klogger.why import disks, follow, operated, parts, threads
 from klogger.why import events as reading
@@ -24,7 +25,7 @@ from klogger.why.follow import Followed, Node
 from klogger.why.operated import Operated
 from klogger.why.operations import RECORD
 from klogger.why.path import Path
-from klogger.why.threads import IDLE, Threads
+from klogger.why.threads import Threads
 
 CHAINS = 3
 # Chains of less of the elapsed time say nothing.
@@ -59,7 +60,7 @@ class Line:
     def as_json(self) -> dict[str, Any]:
         longest = {"ns": self.longest, "from_ns": self.since, "to_ns": self.until,
                    "thread": self.pid}  # fmt: skip
-        return {"program": self.program, **self.bin._asdict(), "ns": self.ns, "times": self.times,
+        return {"program": self.program, **self.bin.as_json(), "ns": self.ns, "times": self.times,
                 "longest": longest}  # fmt: skip
 
 
@@ -80,7 +81,7 @@ class Thread:
     most_ns: int
 
     def as_json(self) -> dict[str, Any]:
-        most = self.most._asdict() if self.most else None
+        most = self.most.as_json() if self.most else None
         return {"thread": self.pid, "name": self.name, "elapsed_ns": self.elapsed, **self.groups,
                 "most": most, "most_ns": self.most_ns}  # fmt: skip
 
@@ -155,14 +156,25 @@ def notes(log: Log) -> list[str]:
     return losses.warnings(log, reading.COLUMNS)
 
 
+# What the recorder's thread is called that starts the command, and until it executes a program the
+# command, too. So are those of other recorders.
+COMMAND = "klogger/command"
+
+
 def command_of(log: Log) -> int | None:
-    """The process that the recorder started. A thread of the recorder has that name, too."""
-    if "PROCESS_EXISTS" not in log.events:
+    """The process that the recorder started: its child, as far as numbers are those of the kernel's
+    (in a container they may not be).
+    """
+    recorder = log.preamble.get("recorder")
+    own = recorder.get("pid") if isinstance(recorder, dict) else None
+    if "PROCESS_EXISTS" not in log.events or not log.preamble.get("workload"):
         return None
-    executes = "pid IN (SELECT pid FROM PROCESS_EXEC)" if "PROCESS_EXEC" in log.events else "false"
+    order = [f"ppid = {own} DESC"] if isinstance(own, int) else []
+    if "PROCESS_EXEC" in log.events:
+        order.append("pid IN (SELECT pid FROM PROCESS_EXEC) DESC")
     found = log.rows(
-        "SELECT pid FROM PROCESS_EXISTS WHERE comm = 'klogger/command'"
-        f" ORDER BY {executes} DESC, time LIMIT 1"
+        f"SELECT pid FROM PROCESS_EXISTS WHERE comm = {literal(COMMAND)} AND pid NOT IN (SELECT pid"
+        f" FROM klogger.recorder) ORDER BY {', '.join([*order, 'time'])} LIMIT 1"
     )
     return int(found[0][0]) if found else None
 
@@ -191,11 +203,10 @@ def of_events(
     progress("who waited for whom")
     overlaps = follow.Overlaps(whole)
     spans_of = (picked.lives, picked.since, picked.until)
-    own = follow.follow(overlaps, *spans_of, program, bound=False)
     path = None
     if choice.pictured and len(picked.lives) == 1:
         path = Path(int(picked.since[0]), int(picked.until[0]))
-    followed = follow.follow(overlaps, *spans_of, program, each=path.add if path else ignore)
+    own, followed = follow.follow(overlaps, *spans_of, program, each=path.add if path else ignore)
     pids = lived.pid
     answer = Answer(
         title=picked.title,
@@ -322,10 +333,8 @@ def table(lived: Threads, whole: parts.Parts, bins: Bins, events: Events) -> lis
     owner, first = np.unique(thread[order], return_index=True)
     most = dict(zip(owner.tolist(), order[first].tolist(), strict=True))
     made = []
-    for at, (pid, row) in enumerate(zip(pids.tolist(), sums.tolist(), strict=True)):
-        if pid == IDLE:
-            continue
-        longest = most.get(at)
+    for at in np.flatnonzero(lived.counts).tolist():
+        pid, row, longest = int(pids[at]), sums[at].tolist(), most.get(at)
         made.append(Thread(pid, events.name(pid), sum(row), dict(zip(GROUPS, row, strict=True)),
                            None if longest is None else bins[int(bin_[longest])],
                            0 if longest is None else int(ns[longest])))  # fmt: skip

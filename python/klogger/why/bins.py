@@ -10,11 +10,14 @@ GROUPS = (RAN, COULD_RUN, WAITED, UNKNOWN)
 
 
 class Bin(NamedTuple):
-    """`kind` is a word of docs/why.md; `what` names the call, lock, file, thread or device."""
+    """`kind` is a word of docs/why.md; `what` names the call, lock, file, thread or device.
+    `of_request`: a wait for a disk, and no other request can have been what it was for.
+    """
 
     group: str
     kind: str
     what: str = ""
+    of_request: bool = False
 
     @property
     def text(self) -> str:
@@ -29,6 +32,9 @@ class Bin(NamedTuple):
         """What a thread did, behind its name."""
         return f"{self.group}, {self.text}"
 
+    def as_json(self) -> dict[str, str]:
+        return {"group": self.group, "kind": self.kind, "what": self.what}
+
 
 class Bins:
     """Numbers for bins, in the order of their first use."""
@@ -37,8 +43,8 @@ class Bins:
         self.all: list[Bin] = []
         self.numbers: dict[Bin, int] = {}
 
-    def number(self, group: str, kind: str, what: str = "") -> int:
-        one = Bin(group, kind, what)
+    def number(self, group: str, kind: str, what: str = "", of_request: bool = False) -> int:
+        one = Bin(group, kind, what, of_request)
         if one not in self.numbers:
             self.numbers[one] = len(self.all)
             self.all.append(one)

@@ -13,7 +13,7 @@ from klogger.units import printable
 from klogger.why.events import Array, Events
 from klogger.why.operations import RECORD, Operations, Slowest
 from klogger.why.parts import Parts
-from klogger.why.threads import IDLE, Threads
+from klogger.why.threads import Threads
 
 
 @dataclass
@@ -113,7 +113,7 @@ def asked_for(
         return rows, title
     if len(command) and choice.operations is None:
         return np.isin(np.arange(len(threads.pid)), command), str(names[command[0]])
-    return threads.pid != IDLE, "all threads"
+    return threads.counts, "all threads"
 
 
 def operations(

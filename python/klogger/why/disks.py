@@ -23,7 +23,6 @@ from klogger.why.spans import Spans
 KINDS = ("disk", "page fault from disk")
 # Of less of the time nobody asks which requests it was.
 SHARE = 0.1
-SURE = re.compile(r".*(on|of) ([^ ,:]+|\d+:\d+): ")
 COMMAND = "'klogger why -a -s block -- COMMAND'"
 
 
@@ -250,7 +249,7 @@ def named(
         # First what fits into a narrow terminal.
         ahead = f"{'behind' if stage else 'beside'} {served.names[who]}, " if who >= 0 else ""
         text = f"{ahead}{what}{'' if sure else ', probably'}: {bins[old].what}"
-        numbers.append(bins.number(WAITED, bins[old].kind, text))
+        numbers.append(bins.number(WAITED, bins[old].kind, text, of_request=bool(sure)))
     return np.array(numbers, "i4")[which]
 
 
@@ -258,7 +257,7 @@ def hint(log: Log, times: Iterable[tuple[Bin, int]]) -> list[str]:
     """How to know which requests waits for disks were for, if the log does not say."""
     each = list(times)
     whole = sum(ns for _, ns in each)
-    unsure = sum(ns for one, ns in each if one.kind in KINDS and not SURE.match(one.what))
+    unsure = sum(ns for one, ns in each if one.kind in KINDS and not one.of_request)
     if unsure < SHARE * whole or not unsure:
         return []
     if "RQ_DONE" not in log.events:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klogger import devices
 from klogger.failure import Failure
 from klogger.log import Log
-from klogger.prelude import MINOR_BITS, disk_names
 from klogger.sqltext import literal
 
 SCHEMA = "waits"
@@ -116,8 +116,7 @@ class Events:
         return self.calls.get(number) or f"system call {number}"
 
     def disk(self, device: int) -> str:
-        minor = device & (1 << MINOR_BITS) - 1
-        return self.disks.get(device) or f"{device >> MINOR_BITS}:{minor}"
+        return devices.disk(self.disks, device)
 
     def request_kind(self, number: int) -> str:
         if number == FLUSHED:
@@ -162,17 +161,18 @@ def checked(events: Events) -> Events:
 
 def within(table: Array, begin: int, end: int) -> Array:
     amounts = [name for name in AMOUNTS if name in (table.dtype.names or ())]
-    time = np.clip(table["time"], begin, end)
+    time = np.ascontiguousarray(table["time"])
     # Most of the memory is tables: one that is as it should be is not copied.
-    is_whole = is_sorted(time) and (time == table["time"]).all()
+    is_whole = is_sorted(time) and (not len(time) or begin <= time[0] <= time[-1] <= end)
     for name in amounts:
         least, most = table[name].min(initial=0), table[name].max(initial=0)
         is_whole = is_whole and 0 <= least <= most <= NS_MAX
     if is_whole:
         return table
+    time = np.clip(time, begin, end)
     order = np.argsort(time, kind="stable")
-    table, time = table[order], time[order]
-    table["time"] = time
+    table = table[order]
+    table["time"] = time[order]
     for column in amounts:
         table[column] = np.clip(table[column], 0, NS_MAX)
     return table
@@ -242,7 +242,7 @@ def read(log: Log) -> Events:
         costs={name: ns for name, ns in log.rows("SELECT event, ns FROM klogger.cost")},
         kernel=kernel(log),
         inodes=inodes(log),
-        disks=disk_names(log.preamble),
+        disks=devices.disk_names(log.preamble),
         kinds=kinds(log),
         whole=log.preamble.get("scope") == "all",
         missed=missed(log),
@@ -313,9 +313,12 @@ def fetch(log: Log, table: str) -> Array:
         return np.zeros(0, dtype(table))
     there = {one.name for one in event.fields} | {"time", "cpu"}
     columns = [name for name in dtype(table).names or () if name in there]
-    # In any order, as DuckDB takes longer to sort than all else takes: see `checked`.
+    # In any order, as DuckDB takes longer to sort than all else takes.
     found = log.connection.execute(f"SELECT {', '.join(columns)} FROM main.{table}").fetchnumpy()
-    made = np.zeros(len(found["time"]), dtype(table))
+    time = np.ma.filled(found["time"], 0)
+    order = None if is_sorted(time) else np.argsort(time, kind="stable")
+    made = np.zeros(len(time), dtype(table))
     for name in columns:
-        made[name] = np.ma.filled(found.pop(name), -1 if name == "cpu" else 0)
+        values = np.ma.filled(found.pop(name), -1 if name == "cpu" else 0)
+        made[name] = values if order is None else values[order]
     return made

@@ -44,7 +44,7 @@ class Part:
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def as_json(self) -> dict[str, Any]:
-        named = self.bin._asdict() if self.bin else {}
+        named = self.bin.as_json() if self.bin else {}
         return {"program": self.program, **named, "a_ns": self.a, "b_ns": self.b,
                 "change_ns": self.change, "low_ns": self.low, "high_ns": self.high}  # fmt: skip
 

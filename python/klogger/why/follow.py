@@ -68,31 +68,56 @@ class Followed:
     def whole(self) -> int:
         return sum(end.whole for end in self.ends.values())
 
-    def add(self, found: Leaves) -> None:
-        """Sums up, node by node."""
-        if not len(found.node):
-            return
-        order = np.lexsort((found.ns, found.node))
-        node = found.node[order]
-        last = np.flatnonzero(np.r_[node[1:] != node[:-1], True])
-        first = np.r_[0, last[:-1] + 1]
-        sums = np.add.reduceat(found.ns[order], first)
-        amounts = np.add.reduceat(found.amounts[order], first)
-        times = np.add.reduceat((found.amounts[order] > 0).astype("i8"), first)
-        for at, row in enumerate(order[last].tolist()):
-            end = self.ends.setdefault(int(found.node[row]), End())
-            end.ns += int(sums[at])
-            end.times += int(last[at] - first[at] + 1)
-            end.amounts += amounts[at]
-            end.amount_times += times[at]
-            if found.ns[row] > end.longest or end.thread < 0:
-                end.longest, end.thread = int(found.ns[row]), int(found.thread[row])
-                end.since, end.until = int(found.since[row]), int(found.until[row])
+    def add(self, some: dict[int, End]) -> None:
+        for number, other in some.items():
+            end = self.ends.setdefault(number, End())
+            end.ns += other.ns
+            end.times += other.times
+            end.amounts += other.amounts
+            end.amount_times += other.amount_times
+            if other.longest > end.longest or end.thread < 0:
+                end.longest, end.thread = other.longest, other.thread
+                end.since, end.until = other.since, other.until
+
+
+def summed(found: Leaves) -> dict[int, End]:
+    """Node by node."""
+    nodes, which = distinct(found.node)
+    sums, times = totals(which, found.ns, len(nodes)), np.bincount(which)
+    amounts, amount_times = np.zeros((2, len(nodes), len(AMOUNTS)), "i8")
+    for column, amount in enumerate(found.amounts.T):
+        some = np.flatnonzero(amount)
+        amounts[:, column] = totals(which[some], amount[some], len(nodes))
+        amount_times[:, column] = np.bincount(which[some], minlength=len(nodes))
+    return {
+        int(nodes[at]): End(
+            int(sums[at]), int(times[at]), int(found.ns[row]), int(found.since[row]),
+            int(found.until[row]), int(found.thread[row]), amounts[at], amount_times[at],
+        )
+        for at, row in enumerate(longest(which, found.ns, len(nodes)).tolist())
+    }  # fmt: skip
+
+
+def totals(which: Array, ns: Array, count: int) -> Array:
+    """The sum for each of the numbers up to `count`; floating-point numbers would be inexact."""
+    made = np.zeros(count, "i8")
+    np.add.at(made, which, ns)
+    return made
+
+
+def longest(which: Array, ns: Array, count: int) -> Array:
+    """The row with most for each of the numbers up to `count`, the last one of several."""
+    most = np.zeros(count, "i8")
+    np.maximum.at(most, which, ns)
+    rows = np.flatnonzero(ns == most[which])
+    made = np.zeros(count, "i8")
+    made[which[rows]] = rows
+    return made
 
 
 @dataclass
 class Leaves:
-    """Stretches of time at which following ends."""
+    """Stretches of time at which following ends. `amounts`: a column each."""
 
     node: Array
     ns: Array
@@ -100,6 +125,10 @@ class Leaves:
     since: Array
     until: Array
     thread: Array
+
+    def at(self, rows: Array) -> Leaves:
+        rest = (self.since[rows], self.until[rows], self.thread[rows])
+        return Leaves(self.node[rows], self.ns[rows], self.amounts.T[:, rows].T, *rest)
 
 
 @dataclass
@@ -152,10 +181,11 @@ class Overlaps:
         """For each overlap of a span and a part: the numbers of both, begin and end."""
         low, count = places or self.places(thread, since, until)
         upto = np.cumsum(count)
+        behind = low + count
         for first in range(0, int(upto[-1]) if len(upto) else 0, BATCH):
             place = np.arange(first, min(first + BATCH, int(upto[-1])))
             span = np.searchsorted(upto, place, side="right")
-            part = (low + count)[span] - (upto[span] - place)
+            part = behind[span] - (upto[span] - place)
             begin = np.maximum(self.parts.since[part], since[span])
             end = np.minimum(self.parts.until[part], until[span])
             yield span, part, begin, end
@@ -167,18 +197,19 @@ def follow(
     since: Array,
     until: Array,
     program: Array,
-    bound: bool = True,
     each: Callable[[Leaves], None] = lambda _: None,
-) -> Followed:
-    """`program`: a number for the name of each thread. `bound`: follow; else only the roots.
-    `each`: is given all stretches of time at which following ends.
+) -> tuple[Followed, Followed]:
+    """What the roots did themselves, whoever they waited for; and the same followed. `program`: a
+    number for the name of each thread. `each`: is given all stretches of time at which following
+    ends.
     """
 
     def ends(some: Leaves) -> None:
-        found.add(some)
+        found.add(summed(some))
         each(some)
 
     found = Followed()
+    own = Followed(found.nodes)
     number = numbering(found.nodes)
     queue = Queue(roots, since, until, np.full(len(roots), TOP),
                   np.zeros((len(roots), 0), "i8"))  # fmt: skip
@@ -195,24 +226,34 @@ def follow(
         there = queue.until.copy()
         for one in overlaps.of(queue.thread, queue.since, queue.until, places):
             span, part, begin, end = one
-            covered += np.bincount(span, end - begin, minlength=len(covered)).astype("i8")
+            np.add.at(covered, span, end - begin)
             np.minimum.at(there, span, begin)
             node = number(queue.node[span], program[overlaps.parts.thread[part]],
                           overlaps.parts.bin[part])  # fmt: skip
             goes_on, chain, circles = followed(overlaps.parts, queue, span, part)
-            if not bound or depth + 1 == DEPTH_MAX:
+            if depth + 1 == DEPTH_MAX:
                 goes_on, chain = goes_on[:0], chain[:0]
-            found.cut += circles if bound else 0
+            found.cut += circles
             stays = np.ones(len(part), bool)
             stays[goes_on] = False
-            ends(leaves(overlaps.parts, part, begin, end, node, np.flatnonzero(stays)))
+            if depth:
+                kept = (column[stays] for column in (part, begin, end, node))
+                ends(leaves(overlaps.parts, *kept))
+            else:
+                all_ = leaves(overlaps.parts, part, begin, end, node)
+                own.add(sums := summed(all_))
+                if len(goes_on):
+                    ends(all_.at(stays))
+                else:
+                    found.add(sums)
+                    each(all_)
             coming.append(Queue(overlaps.parts.target[part[goes_on]].astype("i8"), begin[goes_on],
                                 end[goes_on], node[goes_on], chain))  # fmt: skip
         ends(holes(queue, covered, there))
         if not any(len(one.thread) for one in coming):
             break
         queue = together(coming)
-    return found
+    return own, found
 
 
 def followed(parts: Parts, queue: Queue, span: Array, part: Array) -> tuple[Array, Array, int]:
@@ -278,16 +319,19 @@ def holes(queue: Queue, covered: Array, there: Array) -> Leaves:
     return Leaves(queue.node[rows], ns, amounts, since, since + ns, above)
 
 
-def leaves(
-    parts: Parts, part: Array, begin: Array, end: Array, node: Array, chosen: Array
-) -> Leaves:
-    part, begin, end = part[chosen], begin[chosen], end[chosen]
-    whole = np.maximum(parts.until[part] - parts.since[part], 1)
-    low, high = (begin - parts.since[part]) / whole, (end - parts.since[part]) / whole
+def leaves(parts: Parts, part: Array, begin: Array, end: Array, node: Array) -> Leaves:
+    """Of a piece of a part, as much of each amount as the piece is of the part."""
+    since, until = parts.since[part], parts.until[part]
+    # Most are whole.
+    cut = np.flatnonzero((begin > since) | (end < until))
+    whole = np.maximum(until[cut] - since[cut], 1)
+    low, high = (begin[cut] - since[cut]) / whole, (end[cut] - since[cut]) / whole
     left = end - begin
-    amounts = np.zeros((len(part), parts.amounts.shape[1]), "i8")
-    for column, amount in enumerate(parts.amounts[part].T):
-        share = np.floor(amount * high).astype("i8") - np.floor(amount * low).astype("i8")
-        amounts[:, column] = np.minimum(share, left)
-        left = left - amounts[:, column]
-    return Leaves(node[chosen], left, amounts, begin, end, parts.thread[part].astype("i8"))
+    amounts = np.zeros((len(AMOUNTS), len(part)), "i8")
+    for column, made in enumerate(amounts):
+        made[:] = parts.amounts[part, column]
+        some = made[cut]
+        made[cut] = np.floor(some * high).astype("i8") - np.floor(some * low).astype("i8")
+        np.minimum(made, left, out=made)
+        left -= made
+    return Leaves(node, left, amounts.T, begin, end, parts.thread[part].astype("i8"))

@@ -32,9 +32,7 @@ def find(events: Events) -> Occupants:
         (events.tables["PREEMPTED"], "next", "pid"),
     ]
     columns = [(t["cpu"], t["time"], t[new], t[old]) for t, new, old in tables]
-    cpu, time, pid, before = (
-        np.concatenate(column).astype("i8") for column in zip(*columns, strict=True)
-    )
+    cpu, time, pid, before = (np.concatenate(column) for column in zip(*columns, strict=True))
     # A switch between two threads in scope is there twice.
     order = np.lexsort((time, cpu))
     cpu, time, pid, before = cpu[order], time[order], pid[order], before[order]

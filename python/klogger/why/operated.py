@@ -38,7 +38,7 @@ class Kind:
     def as_json(self) -> dict[str, Any]:
         where = {"thread": self.pid, "from_ns": self.since} if self.pid else {"value": self.value}
         return {**where, "ns": self.ns, "times": self.times, "median_ns": self.median,
-                "longest_ns": self.longest, **self.groups, "most": self.most._asdict(),
+                "longest_ns": self.longest, **self.groups, "most": self.most.as_json(),
                 "most_ns": self.most_ns}  # fmt: skip
 
 

@@ -193,10 +193,10 @@ def calls(log: Log, name: str, number: int, by: str) -> Operations:
                       help="it has: " + ", ".join(one.name for one in event.fields))  # fmt: skip
     value = f"{identifier(by)}::VARCHAR" if by else "''"
     table = "main.CALLED"
-    open_ = f"""UNION ALL SELECT pid, time - so_far, time, '(not returned)', true
+    open_ = f"""UNION ALL SELECT pid, (time - so_far)::BIGINT, time, '(not returned)', true
         FROM main.UNRETURNED WHERE call = {number} AND so_far BETWEEN 1 AND time"""
     found = log.connection.execute(f"""
-        SELECT c.pid, time - took AS since, time AS until, coalesce({value}, '') AS value,
+        SELECT c.pid, (time - took)::BIGINT AS since, time AS until, coalesce({value}, '') AS value,
                false AS open
         FROM (SELECT *{log.events.decoded(event, table) if by else ""} FROM {table}
               WHERE call = {number} AND took BETWEEN 1 AND time) AS c

@@ -74,21 +74,37 @@ def find(events: Events, threads: Threads, bins: Bins) -> Parts:
             whole = resized(whole, room)
         if some.amounts.itemsize > whole.amounts.itemsize:
             whole.amounts = whole.amounts.astype("i8")
-        for name, column in vars(some).items():
-            getattr(whole, name)[count:behind] = column
+        fill(whole, count, some)
         count = behind
     return whole.copied(lambda column: column[:count])
 
 
 def empty(room: int) -> Parts:
-    """Room for so many parts. What of it is not used takes no memory."""
+    """Room for so many parts. What of it is not used takes no memory, nor do amounts that are 0."""
     thread, bin_, target = (np.empty(room, "i4") for _ in range(3))
     since, until = np.empty(room, "i8"), np.empty(room, "i8")
-    return Parts(thread, since, until, bin_, target, np.empty((room, len(AMOUNTS)), "u4"))
+    return Parts(thread, since, until, bin_, target, no_amounts(room, "u4"))
+
+
+def no_amounts(count: int, kind: str) -> Array:
+    """Each amount is a column, whose values are next to each other."""
+    return np.zeros((len(AMOUNTS), count), kind).T
 
 
 def resized(parts: Parts, room: int) -> Parts:
-    return parts.copied(lambda column: np.resize(column, (room, *column.shape[1:])))
+    made = empty(room)
+    made.amounts = made.amounts.astype(parts.amounts.dtype)
+    fill(made, 0, parts)
+    return made
+
+
+def fill(whole: Parts, first: int, some: Parts) -> None:
+    behind = first + len(some.thread)
+    for name in ("thread", "since", "until", "bin", "target"):
+        getattr(whole, name)[first:behind] = getattr(some, name)
+    for column, amount in zip(whole.amounts.T, some.amounts.T, strict=True):
+        if amount.any():
+            column[first:behind] = amount
 
 
 def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants, served: Requests) -> Parts:
@@ -169,7 +185,7 @@ def of_queues(events: Events, found: Spans, bins: Bins, busy: Occupants) -> tupl
     span, since, until, who = occupants.during(busy, cpu, found.since[rows], found.until[rows])
     rows = rows[span]
     preempted = found.kind[rows] == Point.PREEMPTED
-    key = (who << 2) | (preempted << 1) | throttled(events, found, rows)
+    key = (who.astype("i8") << 2) | (preempted << 1) | throttled(events, found, rows)
     unique, which = np.unique(key, return_inverse=True)
     numbers = [
         queue_bin(events, bins, key >> 2, key >> 1 & 1 != 0, key & 1 != 0)
@@ -208,7 +224,7 @@ def amounts_of(events: Events, found: Spans) -> Array:
     """
     ns = np.where(found.state == State.RAN, found.ns, 0)
     left = ns.copy()
-    made = np.zeros((len(found), len(AMOUNTS)), "i8" if ns.max(initial=0) >> 32 else "u4")
+    made = no_amounts(len(found), "i8" if ns.max(initial=0) >> 32 else "u4")
     for column, name in enumerate(("interrupted", "stolen")):
         if (total := totals(events, found, ns, name)).any():
             made[:, column] = np.minimum(spread(found, ns, total), left)

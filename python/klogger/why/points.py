@@ -46,7 +46,8 @@ SCHEDULING = np.isin(list(Point), [
 # Where a thread leaves its CPU.
 LEAVES = (Point.BLOCKED, Point.PREEMPTED, Point.EARLY, Point.GONE)
 
-# `woken`: of what was woken early, the row of its wake-up.
+# `woken`: of what was woken early, the row of its wake-up. Aligned, as numpy computes with copies
+# of columns that are not.
 POINT = np.dtype(
     [
         ("time", "i8"),
@@ -54,7 +55,8 @@ POINT = np.dtype(
         ("ref", "i4"),
         ("woken", "i4"),
         ("kind", "i1"),
-    ]
+    ],
+    align=True,
 )
 BYTES = np.dtype((np.void, POINT.itemsize))
 # Threads are worked on together that have about so many events: arrays of that many stay in the
@@ -150,8 +152,9 @@ class Some:
         ]))  # fmt: skip
         # Threads are listed while they do things: what they did before that says more.
         kind = points["kind"]
-        listed_late = (kind == Point.ASLEEP) & (np.r_[Point.BEFORE, kind[:-1]] != Point.BEFORE)
-        return without_early(points[~listed_late])
+        asleep = np.flatnonzero(kind == Point.ASLEEP)
+        listed_late = asleep[kind[asleep - 1] != Point.BEFORE]
+        return without_early(np.delete(points, listed_late) if len(listed_late) else points)
 
     def within(self) -> list[Array]:
         """Begins and ends of system calls and page faults."""
@@ -176,12 +179,15 @@ class Some:
         order. None begins before its thread.
         """
         begins = np.maximum(ends["time"] - took, self.threads.first[ends["thread"]])
-        made = np.repeat(ends, 2)
+        made: Array = np.repeat(ends, 2)
         made["time"][::2] = begins
         made["kind"][::2] = kind
-        kept = np.repeat(begins < ends["time"], 2)
+        has_begin = begins < ends["time"]
+        if has_begin.all():
+            return made
+        kept = np.repeat(has_begin, 2)
         kept[1::2] = True
-        return made if kept.all() else made.view(BYTES)[kept].view(POINT)
+        return np.asarray(made.view(BYTES)[kept].view(POINT))
 
     def call_times(self, called: Array) -> Array:
         """The first call of a thread may have begun before the recording, or before the thread:
@@ -242,23 +248,29 @@ def keys(points: Array, bits: int, first: int) -> Array:
 
 def without_early(points: Array) -> Array:
     """A wake-up counts if its thread waits. One that comes while the thread is still on its way to
-    wait makes the wait end when it begins.
+    wait makes the wait end when it begins. Changes the points.
     """
-    kind, thread = points["kind"], points["thread"]
+    kind, thread = np.ascontiguousarray(points["kind"]), points["thread"]
+    same = np.r_[thread[1:] == thread[:-1], False]
     woken = kind == Point.WOKEN
     waits = (kind == Point.BLOCKED) | (kind == Point.ASLEEP)
-    after_wait = np.r_[False, waits[:-1] & (thread[1:] == thread[:-1])]
-    counts = ~woken | after_wait
-    here = np.arange(len(points))
-    last_woken = np.maximum.accumulate(np.where(woken & ~after_wait, here, -1))
-    last_other = np.maximum.accumulate(np.where(~woken, here, -1))
-    before = np.r_[-1, last_other[:-1]]
-    ended_by_back = np.r_[(kind[1:] == Point.BACK) & (thread[1:] == thread[:-1]), False]
-    early = (kind == Point.BLOCKED) & ended_by_back & (last_woken > before)
-    points = points.copy()
+    after_wait = np.r_[False, (waits & same)[:-1]]
+    idle = np.flatnonzero(woken & ~after_wait)
+    if not len(idle):
+        return points
+    others = np.flatnonzero(~woken)
+    # Those that have no CPU in between, as the next one says.
+    early = np.flatnonzero((kind == Point.BLOCKED) & same)
+    early = early[kind[early + 1] == Point.BACK]
+    last_woken = np.r_[-1, idle][np.searchsorted(idle, early)]
+    before = np.r_[-1, others][np.searchsorted(others, early)]
+    is_early = last_woken > before
+    early, last_woken = early[is_early], last_woken[is_early]
     points["kind"][early] = Point.EARLY
-    points["woken"][early] = points["ref"][last_woken[early]]
-    return np.asarray(points[counts])
+    points["woken"][early] = points["ref"][last_woken]
+    kept = np.ones(len(points), bool)
+    kept[idle] = False
+    return points.view(BYTES)[kept].view(POINT)
 
 
 def with_losses(events: Events, threads: Threads, points: Array) -> Array:

@@ -87,8 +87,11 @@ class Requests:
             here = np.flatnonzero(self.device[rows] == device)
             low = np.searchsorted(self.time[on], found[here], side="right")
             at = np.searchsorted(on, rows[here]) - 1
-            # One step back in time for all that have not found theirs yet: devices mostly keep the
-            # order, so few steps are enough for nearly all.
+            own = self.owner[on]
+            begins = np.r_[True, own[1:] != own[:-1]]
+            run = np.maximum.accumulate(np.where(begins, np.arange(len(on)), 0))
+            # One step back in time for all that have not found theirs yet, over all that are of the
+            # same owner: devices mostly keep the order, so few steps are enough for nearly all.
             for _ in range(STEPS):
                 left = np.flatnonzero(at >= low)
                 if not len(left):
@@ -96,7 +99,9 @@ class Requests:
                 one, row = on[at[left]], rows[here[left]]
                 ahead = self.is_ahead(one, row)
                 found[here[left[ahead]]] = self.time[one[ahead]]
-                at[left] = np.where(ahead, -1, at[left] - 1)
+                is_own = self.owner[one] == self.owner[row]
+                before = np.where(is_own, run[at[left]], at[left]) - 1
+                at[left] = np.where(ahead, -1, before)
             for place in np.flatnonzero(at >= low).tolist():
                 some, row = on[low[place] : at[place] + 1], rows[here[place]]
                 some = some[self.is_ahead(some, row)]

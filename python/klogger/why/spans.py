@@ -111,14 +111,15 @@ def pieces(points: Array) -> Iterator[Piece]:
     it was doing before is not told by anything behind the next one.
     """
     first, since = 0, 0
-    for at, before, behind in places(points) if len(points) > PIECE else ():
-        if at - first >= PIECE:
-            yield Piece(points[since:behind], first - since, at - since)
-            first, since = at, before
+    if len(points) > PIECE:
+        at, before, behind = places(points)
+        while (here := int(np.searchsorted(at, first + PIECE))) < len(at):
+            yield Piece(points[since : behind[here]], first - since, int(at[here]) - since)
+            first, since = int(at[here]), int(before[here])
     yield Piece(points[since:], first - since, len(points) - since)
 
 
-def places(points: Array) -> list[tuple[int, int, int]]:
+def places(points: Array) -> tuple[Array, Array, Array]:
     """Where a piece may begin, from where on its points must be known for that, and up to where
     those of the piece before.
     """
@@ -133,8 +134,7 @@ def places(points: Array) -> list[tuple[int, int, int]]:
     fault = faults[np.searchsorted(faults[1:], before, side="right")]
     in_fault = (kind[fault] == Point.FAULT) & (thread[fault] == thread[before])
     good = (thread[before] == thread[behind]) & ~in_fault
-    return list(zip(back[good].tolist(), before[good].tolist(), (behind[good] + 1).tolist(),
-                    strict=True))  # fmt: skip
+    return back[good], before[good], behind[good] + 1
 
 
 # A return from a signal's handler has no number, nor has a call that a debugger has forbidden.

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from klogger.why.events import ENDED, Array, Events
+from klogger.why.events import ENDED, NS_MAX, Array, Events
 
 # Tables of events that only the threads of a log have.
 OWN = ("BACK", "BLOCKED", "PREEMPTED", "WOKEN", "CALLED", "UNRETURNED", "FAULTED", "SLEPT_BEFORE")
@@ -54,6 +54,11 @@ class Threads:
     first: Array
     born: Array
     kernel: Array = field(default_factory=lambda: np.zeros(0, bool))
+
+    @property
+    def counts(self) -> Array:
+        """Whether the time of each is somebody's: all but the idle thread's is."""
+        return np.asarray(self.pid != IDLE)
 
     @cached_property
     def numbers(self) -> tuple[Places, Array, Array]:
@@ -135,13 +140,19 @@ def reused(
     """Who has events after the end of a thread with its number, and whose beginning is lost."""
     blocked, born = events.tables["BLOCKED"], events.tables["PROCESS_FORK"]
     gone = blocked[blocked["state"] & ENDED != 0]
-    # Nearly all end and have no event after that.
-    chosen = np.zeros(len(places.numbers) + 1, bool)
+    # Nearly all end and have no event after that. What they did before does not matter.
+    ends = np.full(len(places.numbers) + 1, NS_MAX)
     place = places.of(gone["pid"])
-    chosen[place[last[place] > gone["time"]]] = True
-    if not chosen.any():
+    again = place[last[place] > gone["time"]]
+    if not len(again):
         return []
-    tables = [table[chosen[places.of(table["pid"])]] for table in [*seen, born, gone]]
+    chosen = np.isin(place, again)
+    np.minimum.at(ends, place[chosen], gone["time"][chosen])
+    tables = [
+        some[some["time"] >= ends[places.of(some["pid"])]]
+        for some in (table[np.searchsorted(table["time"], ends.min()) :]
+                     for table in [*seen, born, gone])
+    ]  # fmt: skip
     gone, born = tables[-1], tables[-2]
     pid, time = (np.concatenate([table[name] for table in tables]) for name in ("pid", "time"))
     behind = len(pid) - len(gone)

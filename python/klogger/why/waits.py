@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from klogger.waiting import WAITING
 from klogger.why.bins import WAITED
-from klogger.why.events import Events
+from klogger.why.events import IN_FAULT, Events
 
 # In `BLOCKED.state`.
 STOPPED, TRACED, FROZEN = 0x4, 0x8, 0x8000
@@ -160,12 +160,19 @@ def of_kernel(
 def of_request(events: Events, wait: Wait, frames: list[str], call: str) -> Found | None:
     """In a function that waits for anything, as for the end of asynchronous I/O, or for work. Of
     what a thread does after the completion of a request, in no interrupt, nobody knows why. Without
-    its stack, a wait that cannot be interrupted may be for other requests to end.
+    its stack, such a wait may as well be for other requests to end.
     """
-    is_known = frames or (call and not wait.state & UNINTERRUPTIBLE)
+    is_known = frames or not needs_stack(wait)
     if not wait.request or wait.source == THREAD or not is_known:
         return None
     return Found(WAITED, "disk", disk_place(events, wait, frames, call), False)
+
+
+def needs_stack(wait: Wait) -> bool:
+    """Whether it takes more than its system call to know what it waits for. As `unexplained` in the
+    schema, which logs the stacks of these waits in any case.
+    """
+    return bool(wait.state & UNINTERRUPTIBLE or wait.why & IN_FAULT or wait.lock or wait.call < 0)
 
 
 def disk_place(events: Events, wait: Wait, frames: list[str], call: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, add_common, guarded
+from klogger.cli import Parser, Progress, add_common, guarded, output
 from klogger.failure import Failure
 from klogger.outputs import write
 from klogger_lab.bench import answer as answers
@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         "--dir", metavar="DIR", type=Path, default=Path(), help="where the logs go meanwhile (here)"
     )
     found.add_argument(
-        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+        "--html", metavar="OUT", type=output, help="write one file that needs no network"
     )
     found.add_argument(
         "--format", choices=["text", "json"], help="what goes to the terminal (text)"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import klogger
 from klogger import executor
-from klogger.cli import Parser, add_common, complain, fitted, guarded, report
+from klogger.cli import Parser, add_common, complain, fitted, guarded, output, report
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
@@ -113,7 +113,10 @@ def parser() -> argparse.ArgumentParser:
         help="for the own cost (100000)",
     )
     found.add_argument(
-        "--html", metavar="OUT", type=Path, help="write a page with pictures that needs no network"
+        "--html",
+        metavar="OUT",
+        type=output,
+        help="write a page with pictures that needs no network",
     )
     found.add_argument("--png", metavar="DIR", type=Path, help="write the pictures")
     found.add_argument(
@@ -218,7 +221,9 @@ def answer_of(args: argparse.Namespace, path: Path, begin: str, end: str, key: s
 
 def pictures(args: argparse.Namespace, log: Path) -> None:
     words = [
-        f"--{name}={value}" for name, value in (("html", args.html), ("png", args.png)) if value
+        f"--{name}={os.path.join(os.curdir, value)}"
+        for name, value in (("html", args.html), ("png", args.png))
+        if value
     ]
     if words:
         report.main([str(log), *words])

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, add_common, complain, guarded
+from klogger.cli import Parser, Progress, add_common, complain, guarded, output
 from klogger.failure import Failure
 from klogger.outputs import write
 from klogger_lab.cli import check_writable, interruptible, seconds
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         help="how long all of it may take, with recordings and analysis: 30s, 5m, 1h",
     )
     found.add_argument(
-        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+        "--html", metavar="OUT", type=output, help="write one file that needs no network"
     )
     found.add_argument("--png", metavar="DIR", type=Path, help="write one picture for each figure")
     found.add_argument(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from klogger import outputs
-from klogger.cli import Parser, add_common, complain, fitted, guarded
+from klogger.cli import Parser, add_common, complain, fitted, guarded, output
 from klogger.failure import Failure
 from klogger.program import Said
 from klogger_lab import launched
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         "--stop-on-find", action="store_true", help="end the command at the first finding"
     )
     found.add_argument(
-        "--report", metavar="FILE", type=Path,
+        "--report", metavar="FILE", type=output,
         help="write findings to this file instead of the standard error",
     )  # fmt: skip
     found.add_argument(

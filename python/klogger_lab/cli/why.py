@@ -16,7 +16,7 @@ from typing import IO
 
 import klogger
 from klogger import outputs, terminal
-from klogger.cli import Parser, Progress, add_common, complain, guarded, private_as
+from klogger.cli import Parser, Progress, add_common, complain, guarded, output, private_as
 from klogger.cli.pager import paged
 from klogger.failure import Failure
 from klogger.why import answer, operations, text
@@ -111,9 +111,11 @@ def parser() -> argparse.ArgumentParser:
         "--by", metavar="FIELD", help="tell operations apart by this field of their events"
     )
     found.add_argument("--format", choices=["text", "json"], default="text", help="(text)")
-    found.add_argument("--report", metavar="FILE", type=Path, help="write the answer to this file")
     found.add_argument(
-        "--html", metavar="FILE", type=Path,
+        "--report", metavar="FILE", type=output, help="write the answer to this file"
+    )
+    found.add_argument(
+        "--html", metavar="FILE", type=output,
         help="write a page with the critical path and all bins, which needs no network",
     )  # fmt: skip
     add_common(found, is_read=True)
