@@ -33,6 +33,8 @@ pub struct Named {
 pub struct Elf {
     pub file: File,
     length: u64,
+    /// ET_EXEC, ET_DYN ...
+    pub kind: u16,
     sections: Vec<SectionHeader>,
     names: Vec<u8>,
     segments: Vec<ProgramHeader>,
@@ -45,8 +47,8 @@ impl Elf {
         let mut bytes = [0; HEADER];
         let there = read_some(&file, &mut bytes)?;
         let header = header(&bytes[..there])?;
-        let mut elf =
-            Elf { file, length, sections: Vec::new(), names: Vec::new(), segments: Vec::new() };
+        let (sections, names, segments) = Default::default();
+        let mut elf = Elf { file, length, kind: header.e_type, sections, names, segments };
         elf.sections = elf.table(header.e_shoff, header.e_shnum, header.e_shentsize)?;
         elf.segments = elf.table(header.e_phoff, header.e_phnum, header.e_phentsize)?;
         let names = elf.sections.get(usize::from(header.e_shstrndx)).copied();
@@ -103,6 +105,30 @@ impl Elf {
         };
         let names = self.sections.get(section.sh_link as usize).ok_or_else(damaged)?;
         Ok(Some(Named { entries: self.data(section)?, names: self.data(names)? }))
+    }
+
+    /// Bytes of the first section of this type.
+    pub fn size_of(&self, kind: u32) -> Option<u64> {
+        self.sections.iter().find(|s| s.sh_type == kind).map(|s| s.sh_size)
+    }
+
+    /// All sections of this type, one after the other, up to so many bytes.
+    pub fn all_of(&self, kind: u32, most: u64) -> Result<Vec<u8>, Wrong> {
+        let of_kind = || self.sections.iter().filter(|s| s.sh_type == kind);
+        let size = of_kind().fold(0u64, |sum, s| sum.saturating_add(s.sh_size));
+        if size > most {
+            return Err(damaged());
+        }
+        let mut all = Vec::new();
+        for section in of_kind() {
+            all.extend(self.data(section)?);
+        }
+        Ok(all)
+    }
+
+    /// The segments of this type.
+    pub fn segments_of(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> {
+        self.segments.iter().filter(move |s| s.p_type == kind)
     }
 
     /// Whether it has the names of functions that other files do not call.
