@@ -109,27 +109,37 @@ def unread(log: Log) -> int:
     return log.one(rows)
 
 
+def recorded_until_end(recorder, running: list, go: Path, *options) -> Log:
+    """Lets programs go that wait for it."""
+    schema = recorder.dir / "requests.klogger"
+    schema.write_text(SCHEMA)
+    # They have ended, or nearly: their parent is this test.
+    ended = " ".join(f"/proc/{process.pid}/status" for process in running)
+    wait = "until grep -q State:.Z $p; do sleep 0.02; done"
+    script = f"touch {go}; for p in {ended}; do {wait}; done"
+    done, out = recorder.run("-q", "-a", "-s", schema, *options, "--", "sh", "-c", script)
+    assert done.code == 0, done.err
+    return Log(recorder.klogger, out)
+
+
+def end(running: list) -> None:
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
 def test_each_event_has_the_ids_of_its_request(recorder, programs):
     """Of processes that were there before."""
-    schema, go = recorder.dir / "requests.klogger", recorder.dir / "go"
-    schema.write_text(SCHEMA)
+    go = recorder.dir / "go"
     wanted, running = {}, []
     try:
         for variant, name in enumerate(VARIANTS, 1):
             program, more = programs[name]
             running.append(started(program, variant, go, *more))
             wanted |= expected(variant, known=name != "none")
-        # They have ended, or nearly: their parent is this test.
-        ended = " ".join(f"/proc/{process.pid}/status" for process in running)
-        wait = "until grep -q State:.Z $p; do sleep 0.02; done"
-        script = f"touch {go}; for p in {ended}; do {wait}; done"
-        done, out = recorder.run("-q", "-a", "-s", schema, "--", "sh", "-c", script)
+        log = recorded_until_end(recorder, running, go)
     finally:
-        for process in running:
-            process.kill()
-            process.communicate()
-    assert done.code == 0, done.err
-    log = Log(recorder.klogger, out)
+        end(running)
     found = logged(log)
     wrong = {n: ids for n, ids in found.items() if ids != wanted[n]}
     assert not wrong and len(found) == len(wanted)
@@ -162,3 +172,16 @@ def test_a_program_that_begins_later_its_child_and_what_that_runs(recorder, prog
     wrong = {n: ids for n, ids in found.items() if ids != wanted[n]}
     assert not wrong and len(found) == len(wanted)
     assert unread(log) == 2 * unreadable()
+
+
+@pytest.mark.full("others of this file are in the gate")
+def test_events_of_one_request_are_recorded(recorder, programs):
+    go = recorder.dir / "go"
+    (trace, span), number = published(1, 2, 41), 1 << 48 | 2 << 32 | 41 << 1 | 1
+    running = [started(programs["program"][0], 1, go)]
+    try:
+        where = f"CALLED: otel_trace == '{trace}' && otel_span == '{span}' && number != 0"
+        log = recorded_until_end(recorder, running, go, "--where", where)
+    finally:
+        end(running)
+    assert log.rows("SELECT number, otel_trace, otel_span FROM called") == [(number, trace, span)]

@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt;
 const HEADER: usize = 64;
 /// Bytes of one section at most; the symbols of the largest programs have some hundred MiB.
 const SECTION_MAX: u64 = 1 << 30;
+/// Of the names of sections: a file has at most 65535.
+const SECTION_NAMES_MAX: u64 = 16 << 20;
 
 /// The machine for which programs of this one are compiled.
 #[cfg(target_arch = "x86_64")]
@@ -52,6 +54,9 @@ impl Elf {
         elf.sections = elf.table(header.e_shoff, header.e_shnum, header.e_shentsize)?;
         elf.segments = elf.table(header.e_phoff, header.e_phnum, header.e_phentsize)?;
         let names = elf.sections.get(usize::from(header.e_shstrndx)).copied();
+        if names.is_some_and(|s| s.sh_size > SECTION_NAMES_MAX) {
+            return Err(damaged());
+        }
         elf.names = names.map(|s| elf.data(&s)).transpose()?.unwrap_or_default();
         Ok(elf)
     }
@@ -107,9 +112,11 @@ impl Elf {
         Ok(Some(Named { entries: self.data(section)?, names: self.data(names)? }))
     }
 
-    /// Bytes of the first section of this type.
-    pub fn size_of(&self, kind: u32) -> Option<u64> {
-        self.sections.iter().find(|s| s.sh_type == kind).map(|s| s.sh_size)
+    /// Bytes of what [`Elf::with_names`] reads.
+    pub fn size_with_names(&self, kind: u32) -> u64 {
+        let Some(section) = self.sections.iter().find(|s| s.sh_type == kind) else { return 0 };
+        let names = self.sections.get(section.sh_link as usize).map_or(0, |s| s.sh_size);
+        section.sh_size.saturating_add(names)
     }
 
     /// All sections of this type, one after the other, up to so many bytes.

@@ -18,8 +18,9 @@ use elf::segment::ProgramHeader;
 use elf::symbol::Symbol;
 use std::fs::File;
 
-/// Bytes of the dynamic symbols, and of the relocations, that are looked at.
-const TABLE_MAX: u64 = 256 << 20;
+/// Bytes of the dynamic symbols with their names, and of the relocations, that are looked at. A file
+/// of a few bytes on the disk may be as large as it likes.
+const TABLE_MAX: u64 = 128 << 20;
 /// Places of a file where the loader notes the same.
 const NOTES_MAX: usize = 16;
 /// In <elf.h>: the program can be loaded anywhere, and is no library.
@@ -92,8 +93,8 @@ pub fn find(file: File, name: &str) -> Result<Option<ThreadLocal>, Wrong> {
 
 /// The number of the dynamic symbol, and its value.
 fn exported(elf: &Elf, name: &str) -> Result<Option<(u64, u64)>, Wrong> {
-    if elf.size_of(abi::SHT_DYNSYM).is_none_or(|size| size > TABLE_MAX) {
-        return Ok(None);
+    if elf.size_with_names(abi::SHT_DYNSYM) > TABLE_MAX {
+        return Err(damaged());
     }
     let Some(Named { entries, names }) = elf.with_names(abi::SHT_DYNSYM)? else { return Ok(None) };
     let all: ParsingIterator<LittleEndian, Symbol> =

@@ -120,6 +120,25 @@ fn a_mapping_of_code_tells_where_the_file_begins() {
 }
 
 #[test]
+fn a_table_that_is_too_large_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = cc(folder.path(), VARIABLES, &["-shared", "-fPIC", "-mtls-dialect=gnu2"]);
+    let mut bytes = fs::read(&path).unwrap();
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+    };
+    let sections = number(&bytes, 0x28);
+    let dynsym = (sections..bytes.len()).step_by(64).find(|at| bytes[at + 4] == 11).unwrap();
+    let names = sections + 64 * bytes[dynsym + 0x28] as usize;
+    // A file with a hole, in which the names of its symbols end.
+    let size = 1u64 << 29;
+    bytes[names + 0x20..names + 0x28].copy_from_slice(&size.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(2 * size).unwrap();
+    assert!(find(File::open(&path).unwrap(), "wanted").is_err());
+}
+
+#[test]
 fn forged_files_have_it_somewhere_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = cc(folder.path(), VARIABLES, &["-shared", "-fPIC", "-mtls-dialect=gnu2", "-s"]);
