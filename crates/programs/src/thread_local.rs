@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Where the threads of a process have a variable of their own that a program or library exports.
 //!
-//! The variables of a program, and of libraries that are loaded with it, are in one block beside the
-//! thread pointer. Those of a program have the same place in it in each process; those of a library
-//! have one that the loader notes in the memory of the process, for the code that uses the variable.
-//! A library that is loaded later may get a block of its own, of which the loader notes the number.
+//! The variables of a program, and of libraries that are loaded with it, are in one block beside
+//! the thread pointer. Those of a program have the same place in it in each process; those of a
+//! library have one that the loader notes in the memory of the process, for the code that uses the
+//! variable. A library that is loaded later may get a block of its own, of which the loader notes
+//! the number.
 
 use crate::Wrong;
 use crate::elf::{Elf, Named, damaged, text_at};
@@ -18,8 +19,8 @@ use elf::segment::ProgramHeader;
 use elf::symbol::Symbol;
 use std::fs::File;
 
-/// Bytes of the dynamic symbols with their names, and of the relocations, that are looked at. A file
-/// of a few bytes on the disk may be as large as it likes.
+/// Bytes of the dynamic symbols with their names, and of the relocations, that are looked at. A
+/// file of a few bytes on the disk may be as large as it likes.
 const TABLE_MAX: u64 = 128 << 20;
 /// Places of a file where the loader notes the same.
 const NOTES_MAX: usize = 16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `context otel`: tells the programs of the kernel which processes have a variable with the request
-//! of each thread, and where. A thread of the recorder looks at the files that processes map as
-//! code: those that they had mapped before, and from then on all.
+//! `context otel`: tells the programs of the kernel which processes have a variable with the
+//! request of each thread, and where. A thread of the recorder looks at the files that processes
+//! map as code: those that they had mapped before, and from then on all.
 
 mod files;
 mod place;
@@ -58,11 +58,9 @@ impl Otel {
         let maps = || objects.iter().flat_map(|loaded| loaded.object.maps());
         let Some(map) = maps().find(|map| map.name() == OTEL_PLACES) else { return Ok(None) };
         if cfg!(not(target_arch = "x86_64")) {
-            return Err(Error::new(
-                "`context otel` is for x86-64: of other machines it is not known \
-                                   where threads have their variables",
-            )
-            .help("record without it"));
+            let why = "`context otel` is for x86-64: where threads of other machines have their \
+                       variables is not known";
+            return Err(Error::new(why).help("record without it"));
         }
         let table = MapHandle::try_from(&map)
             .map_err(|e| Error::new(format!("cannot use the map '{OTEL_PLACES}': {e}")))?;
@@ -179,10 +177,12 @@ impl Processes {
     /// it is for the loader.
     fn mapped(&mut self, pid: u32, range: (u64, u64), offset: u64) {
         // Another program may run in between, which has a stack of its own.
-        let Some(stack) = processes::stack_of(pid).filter(|stack| !self.has(pid, *stack)) else {
+        let stack = processes::stack_of(pid);
+        if stack.is_some_and(|stack| self.has(pid, stack)) {
             return;
-        };
+        }
         let Some(variable) = self.files.variable_in(pid, range) else { return };
+        let Some(stack) = stack else { return };
         let Some(base) = variable.base(range.0, offset) else { return };
         self.find(Mapper { pid, stack, base, variable, rounds: 0 });
     }
@@ -236,7 +236,8 @@ impl Processes {
 
     /// A child has the memory of its parent. Its number may have been that of another process.
     fn forked(&mut self, pid: u32, parent: u32) {
-        if processes::stack_of(pid).is_some_and(|stack| self.has(pid, stack)) {
+        let is_known = || processes::stack_of(pid).is_some_and(|stack| self.has(pid, stack));
+        if self.places.contains_key(&pid) && is_known() {
             return;
         }
         self.forget(pid);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Which files have the variable: each is looked at once.
 
-use klogger_os::files::{FileId, open_seen_regular};
-use klogger_os::mapped::Mapped;
+use klogger_os::files::{FileId, look_at, open_seen_regular};
+use klogger_os::{maps, missed};
 use klogger_programs::thread_local::{ThreadLocal, find};
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +29,8 @@ pub struct Files {
 impl Files {
     /// The variable that a file has which a process has mapped there.
     pub fn variable_in(&mut self, pid: u32, (start, end): (u64, u64)) -> Option<Arc<ThreadLocal>> {
-        let seen = Mapped { id: None, by: (pid, start, end), held: None }.find()?;
+        let found = look_at(maps::link_to(pid, start, end));
+        let seen = missed::noting_unless_gone("/proc/PID/map_files", found)?;
         let about = seen.metadata().ok()?;
         let changed = (about.ctime(), about.ctime_nsec());
         let version = Version { id: FileId::of(&about), changed, size: about.len() };

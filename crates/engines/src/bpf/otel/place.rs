@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where a process has the variable, from what its file says and its loader has noted in its memory.
+//! Where a process has the variable, from what its file says and its loader has noted in its
+//! memory.
 
 use klogger_programs::thread_local::{Access, Note};
 use klogger_ring::layout::bpf as layout;
