@@ -72,6 +72,8 @@ pub fn place(
             if !glibc {
                 return None;
             }
+            // Since when the module has this number is not noted: a thread that has not used it
+            // yet may have the block of a library that was unloaded before.
             in_module(word(base.wrapping_add(at))?, offset, 0)
         }
     };
