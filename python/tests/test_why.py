@@ -273,6 +273,14 @@ def test_the_command_is_the_child_of_its_own_recorder(
     assert answer.command_of(log) == expected
 
 
+@pytest.mark.parametrize(("field", "shown"), [("pid", "parent[20]"), ("call", "wait4")])
+def test_a_field_of_calls_is_shown_as_cat_shows_it(
+    field: str, shown: str, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = operations_of(capsys, log, "--operation", "wait4", "--by", field)
+    assert {one["value"]: one["times"] for one in found["operations"]["kinds"]} == {shown: 1}
+
+
 def test_the_slowest_operations(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = (log, "--operation", "wait4", "--slowest", "1%")
     found = operations_of(capsys, *words)

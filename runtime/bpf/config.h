@@ -286,4 +286,17 @@ struct klogger_user_stacks {
 	__u64 word[KLOGGER_USER_WORDS + 3 + KLOGGER_USER_FRAMES + KLOGGER_USER_KEPT_DEEP];
 };
 
+/*
+ * Where the threads of a process have the variable of `context otel`: see otel.h. The programs that
+ * a process runs, one after the other, have different addresses of their stack.
+ */
+#define KLOGGER_OTEL_PROCESSES 16384
+struct klogger_otel_place {
+	__u64 stack;		/* where its first thread's stack began */
+	__u64 offset;		/* from the thread pointer; or in the block of the module */
+	__u64 generation;	/* since which the module is that one */
+	__u32 module;		/* 0: none */
+	__u32 unused;
+};
+
 #endif

@@ -31,6 +31,34 @@ struct task_struct___klogger {
 #define klogger_context_ppid() \
 	(((struct task_struct___klogger *)bpf_get_current_task_btf())->real_parent->tgid)
 
+/*
+ * For `context otel`: where the running thread has its own variables. Threads that the kernel runs
+ * in the process of a program have none: PF_KTHREAD, PF_IO_WORKER, and since 6.4 PF_USER_WORKER
+ * (54e6842d0775), whose bit was unused before.
+ */
+#define KLOGGER_WITHOUT_TLS (0x200000 | 0x10 | 0x4000)
+
+struct thread_struct___klogger {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+
+struct mm_struct___klogger_tls {
+	unsigned long start_stack;
+} __attribute__((preserve_access_index));
+
+struct task_struct___klogger_tls {
+	unsigned int flags;
+	struct mm_struct___klogger_tls *mm;
+	struct thread_struct___klogger thread;
+} __attribute__((preserve_access_index));
+
+#if defined(__TARGET_ARCH_x86)
+#define klogger_thread_pointer(task) ((task)->thread.fsbase)
+#else
+/* The recorder refuses to record it. */
+#define klogger_thread_pointer(task) 0
+#endif
+
 /* For `context netns` and `context pidns_tid`; 0 while a thread ends, when it has left them. */
 struct ns_common___klogger {
 	unsigned int inum;

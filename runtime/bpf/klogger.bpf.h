@@ -26,6 +26,7 @@
 #include "read.h"
 #include "user.h"
 #include "user_stack.h"
+#include "otel.h"
 #include "namespaces.h"
 #include "libc.h"
 #include "objects.h"
@@ -43,6 +44,9 @@ struct klogger_hit {
 #if defined(KLOGGER_STACKS) || defined(KLOGGER_USER_STACKS)
 	void *context;			/* of the program, for `context stack` and `user_stack` */
 	__u8 deep;			/* a sample: its user stack may be deep */
+#endif
+#ifdef KLOGGER_OTEL
+	struct klogger_otel otel;
 #endif
 	__u8 lists;			/* the program of an iterator: see list.h */
 	__u8 owned;			/* whether the owner of the object is being recorded */

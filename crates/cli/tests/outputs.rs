@@ -185,6 +185,7 @@ const LOOKERS: &[(&str, &str)] = &[
     ("recorder/src/workload.rs", "the command of the recording, which could not be run"),
     ("recorder/src/rescue/vmcore/dump.rs", "a dump that the user names"),
     ("engines/src/anchor/frames.rs", "/proc"),
+    ("engines/src/bpf/otel/files.rs", "on a thread that may hang"),
     ("engines/src/bpf/pages.rs", "/proc"),
     ("engines/src/bpf/pins.rs", "/sys/fs/bpf"),
     ("engines/src/kernel/costs.rs", "/sys"),

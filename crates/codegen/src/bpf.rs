@@ -14,7 +14,7 @@ use crate::stack::Within;
 use crate::text::{Text, identifier};
 use crate::{NamedText, parameters, stack, states};
 use attach_points::{Frame, sampled};
-use klogger_schema::model::{CBlock, Schema, Target};
+use klogger_schema::model::{CBlock, Context, Schema, Target};
 use std::collections::BTreeSet;
 
 /// The function that gives the number of a place.
@@ -92,12 +92,19 @@ pub fn names(schema: &Schema, word: &str) -> bool {
     stack::mentions(schema, word)
 }
 
-/// What the runtime is told: which stacks the schema takes, whether texts are read twice, and what
-/// its kinds of probes need.
+/// Whether some event has the request of its thread.
+pub fn has_otel(schema: &Schema) -> bool {
+    let mut fields = schema.events.iter().flat_map(|e| &e.fields);
+    fields.any(|f| matches!(f.context, Some(Context::OtelTrace | Context::OtelSpan)))
+}
+
+/// What the runtime is told: which stacks the schema takes, whether it has requests and reads
+/// texts twice, and what its kinds of probes need.
 fn defines(schema: &Schema, asks: stack::Asks) -> String {
     let own = [
         (asks.kernel, "KLOGGER_STACKS"),
         (asks.user, "KLOGGER_USER_STACKS"),
+        (has_otel(schema), "KLOGGER_OTEL"),
         (reads_texts_twice(schema), "KLOGGER_TEXTS"),
         (schema.events.iter().any(|e| !e.triggers.is_empty()), "KLOGGER_TRIGGERS"),
     ];

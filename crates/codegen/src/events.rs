@@ -34,10 +34,10 @@ pub(crate) fn event(out: &mut Text, schema: &Schema, event: &Event, index: usize
     assertions(out, &layout);
     if let Some(condition) = &event.condition {
         let unused = |f| format!("__attribute__((unused)) {}", declaration(f));
-        let parameters: Vec<_> = arguments(&layout).map(unused).collect();
-        let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
+        let parameters: String = arguments(&layout).map(unused).map(|p| format!(", {p}")).collect();
         out.push(format_args!(
-            "\n/* Of klogger record --where. */\nstatic __always_inline int {}({parameters})\n\
+            "\n/* Of klogger record --where. */\nstatic __always_inline int \
+             {}(__attribute__((unused)) struct klogger_hit *klogger_hit{parameters})\n\
              {{\n\treturn {condition};\n}}\n",
             matches(event),
         ));
@@ -252,8 +252,8 @@ fn guard(event: &Event, layout: &EventLayout, index: usize) -> String {
         }
     };
     if event.condition.is_some() {
-        let names: Vec<&str> = arguments(layout).map(|f| f.name.as_str()).collect();
-        scope = format!("({scope}) && {}({})", matches(event), names.join(", "));
+        let names: String = arguments(layout).map(|f| format!(", {}", f.name)).collect();
+        scope = format!("({scope}) && {}(klogger_hit{names})", matches(event));
     }
     format!("\tif (!klogger_may({index}, {scope}))\n\t\treturn;\n")
 }

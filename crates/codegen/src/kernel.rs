@@ -11,22 +11,43 @@ pub use attach_points::{AttachPoint, prototype_complaint};
 pub use module::{core, module};
 pub use tracepoints::{Tracepoint, Tracepoints, find, question};
 
-use crate::NamedText;
 use crate::events::{arguments, event};
 use crate::header::{embed, number_of, off_function, parameters, usage};
 use crate::made::Maker;
 use crate::text::{Text, comment, literal, quote};
+use crate::{NamedText, Refusal};
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Event, Schema};
+use klogger_schema::model::{Event, Field, Schema};
 use std::borrow::Cow;
 
 /// What this engine makes of a schema.
 pub static MAKER: Maker = Maker {
     attaches: |kind| attach_points::of(kind).is_some(),
-    texts: |schema, _| Ok(vec![header(schema, false)]),
-    header: Some(|schema| Ok(header(schema, false))),
-    in_tree_header: Some(|schema| Ok(header(schema, true))),
+    texts: |schema, _| Ok(vec![checked_header(schema, false)?]),
+    header: Some(|schema| checked_header(schema, false)),
+    in_tree_header: Some(|schema| checked_header(schema, true)),
 };
+
+fn checked_header(schema: &Schema, in_tree: bool) -> Result<NamedText, Refusal> {
+    match foreign_context(schema) {
+        None => Ok(header(schema, in_tree)),
+        Some((_, message)) => Err(Refusal::of_the_schema(message, OF_BPF.into())),
+    }
+}
+
+/// What to do about a context that only the bpf engine has.
+pub const OF_BPF: &str = "record with --engine bpf, or without it";
+
+/// The first field of an event that modules cannot fill, and the message that says so.
+pub fn foreign_context(schema: &Schema) -> Option<(&Field, String)> {
+    let fields = schema.events.iter().flat_map(|e| e.fields.iter().map(move |f| (e, f)));
+    let mut foreign = fields.filter_map(|(event, field)| {
+        let context = field.context.filter(|context| !context.row().in_modules)?;
+        let (event, word) = (&event.name, context.word());
+        Some((field, format!("event {event}: the kernel engine has no `context {word}`")))
+    });
+    foreign.next()
+}
 
 /// The headers that event functions need, in the order of their dependencies.
 const PARTS: [&str; 5] =

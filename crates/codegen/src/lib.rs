@@ -51,6 +51,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("state.h", include_str!("../../../runtime/bpf/state.h")),
     ("user.h", include_str!("../../../runtime/bpf/user.h")),
     ("user_stack.h", include_str!("../../../runtime/bpf/user_stack.h")),
+    ("otel.h", include_str!("../../../runtime/bpf/otel.h")),
     ("namespaces.h", include_str!("../../../runtime/bpf/namespaces.h")),
     ("libc.h", include_str!("../../../runtime/bpf/libc.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),

@@ -127,6 +127,8 @@ static __attribute__((unused)) int klogger_context_pidns_tid(void) { return 108;
 static __attribute__((unused)) __u64 klogger_context_memcg(void) { return 110; }
 static __attribute__((unused)) __u32 klogger_context_stack(void) { return 111; }
 static __attribute__((unused)) __u32 klogger_context_user_stack(void) { return 112; }
+#define klogger_context_otel_trace(to) memset(to, 113, sizeof(to))
+#define klogger_context_otel_span(to) memset(to, 114, sizeof(to))
 "#;
 
 /// The value that the n-th field of an event is given.

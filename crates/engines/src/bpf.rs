@@ -19,6 +19,7 @@ mod larger;
 mod limits;
 pub mod load;
 mod needs;
+mod otel;
 mod pages;
 pub mod pins;
 mod placed;
@@ -55,6 +56,7 @@ use limits::Limits;
 use load::{
     Config, ENABLED, Part, STACKLESS, STACKS, Shared, USER_STACKS, load_object, map_fd, map_memory,
 };
+use otel::Otel;
 use placed::{Numbered, Placed};
 use snapshot::Snapshot;
 use states::Tables;
@@ -83,6 +85,8 @@ pub struct BpfEngine {
     user_stacks: Option<UserStacks>,
     /// If there are user stacks, or addresses of data.
     mappings: Option<Mappings>,
+    /// If there are events with the request of their thread.
+    otel: Option<Otel>,
     probes: Vec<ProbeState>,
     shared: Shared,
     /// What outlives this process if it is killed.
@@ -147,6 +151,7 @@ impl BpfEngine {
         let data = units.iter().any(|(unit, _)| unit.schema.has_data_of_programs());
         let mappings =
             (data || user_stacks.is_some()).then(|| Mappings::watch(data)).transpose()?;
+        let otel = Otel::watch(&objects)?;
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
@@ -166,6 +171,7 @@ impl BpfEngine {
             stacks,
             user_stacks,
             mappings,
+            otel,
             probes: Vec::new(),
             shared,
             kept: Arc::default(),
@@ -243,6 +249,12 @@ fn load_units(
             && object.maps().any(|m| m.name() == USER_STACKS)
         {
             shared.user_stacks = Some(map_fd(&object, USER_STACKS)?);
+        }
+        if let Some(shared) = shared.as_mut().filter(|s| s.otel.is_none())
+            && object.maps().any(|m| m.name() == load::OTEL_PLACES)
+        {
+            let [places, unread] = [load::OTEL_PLACES, load::OTEL_UNREAD];
+            shared.otel = Some([map_fd(&object, places)?, map_fd(&object, unread)?]);
         }
         if let Some(shared) = shared.as_mut().filter(|s| s.system_calls.is_none())
             && object.maps().any(|m| m.name() == load::CALL_TABLE)

@@ -26,6 +26,7 @@ pub mod mounts;
 pub mod outputs;
 pub mod patient;
 pub mod perf_events;
+pub mod process_memory;
 pub mod processes;
 pub mod programs;
 pub mod recorders;

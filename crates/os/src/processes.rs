@@ -178,6 +178,12 @@ pub fn started(pid: u32) -> Option<u64> {
     start_of(&look(&format!("/proc/{pid}/stat"), "stat")?)
 }
 
+/// Where the stack of a process begins; each program that it runs has another place for it. `None`:
+/// it has ended, or is not known.
+pub fn stack_of(pid: u32) -> Option<u64> {
+    number_of(&look(&format!("/proc/{pid}/stat"), "stat")?, 28).filter(|start| *start != 0)
+}
+
 /// Whether the process, or thread, that was started then still is there. If that cannot be read,
 /// whether there is one of its number.
 pub fn is_still(pid: u32, since: u64) -> bool {
@@ -196,14 +202,13 @@ fn look(path: &str, name: &str) -> Option<Vec<u8>> {
 }
 
 fn start_of(stat: &[u8]) -> Option<u64> {
-    // The state, field 3, follows the name; the start time is field 22.
-    String::from_utf8_lossy(stat)
-        .rsplit_once(')')?
-        .1
-        .split_ascii_whitespace()
-        .nth(22 - 3)?
-        .parse()
-        .ok()
+    number_of(stat, 22)
+}
+
+/// A field of `stat` by its number. The state, field 3, follows the name.
+fn number_of(stat: &[u8], field: usize) -> Option<u64> {
+    let text = String::from_utf8_lossy(stat);
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(field - 3)?.parse().ok()
 }
 
 /// The name is in parentheses and may contain any byte, also `)`. The fields after it are numbers.

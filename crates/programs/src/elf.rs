@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt;
 const HEADER: usize = 64;
 /// Bytes of one section at most; the symbols of the largest programs have some hundred MiB.
 const SECTION_MAX: u64 = 1 << 30;
+/// Of the names of sections: a file has at most 65535.
+const SECTION_NAMES_MAX: u64 = 16 << 20;
 
 /// The machine for which programs of this one are compiled.
 #[cfg(target_arch = "x86_64")]
@@ -33,6 +35,8 @@ pub struct Named {
 pub struct Elf {
     pub file: File,
     length: u64,
+    /// ET_EXEC, ET_DYN ...
+    pub kind: u16,
     sections: Vec<SectionHeader>,
     names: Vec<u8>,
     segments: Vec<ProgramHeader>,
@@ -45,11 +49,14 @@ impl Elf {
         let mut bytes = [0; HEADER];
         let there = read_some(&file, &mut bytes)?;
         let header = header(&bytes[..there])?;
-        let mut elf =
-            Elf { file, length, sections: Vec::new(), names: Vec::new(), segments: Vec::new() };
+        let (sections, names, segments) = Default::default();
+        let mut elf = Elf { file, length, kind: header.e_type, sections, names, segments };
         elf.sections = elf.table(header.e_shoff, header.e_shnum, header.e_shentsize)?;
         elf.segments = elf.table(header.e_phoff, header.e_phnum, header.e_phentsize)?;
         let names = elf.sections.get(usize::from(header.e_shstrndx)).copied();
+        if names.is_some_and(|s| s.sh_size > SECTION_NAMES_MAX) {
+            return Err(damaged());
+        }
         elf.names = names.map(|s| elf.data(&s)).transpose()?.unwrap_or_default();
         Ok(elf)
     }
@@ -103,6 +110,32 @@ impl Elf {
         };
         let names = self.sections.get(section.sh_link as usize).ok_or_else(damaged)?;
         Ok(Some(Named { entries: self.data(section)?, names: self.data(names)? }))
+    }
+
+    /// Bytes of what [`Elf::with_names`] reads.
+    pub fn size_with_names(&self, kind: u32) -> u64 {
+        let Some(section) = self.sections.iter().find(|s| s.sh_type == kind) else { return 0 };
+        let names = self.sections.get(section.sh_link as usize).map_or(0, |s| s.sh_size);
+        section.sh_size.saturating_add(names)
+    }
+
+    /// All sections of this type, one after the other, up to so many bytes.
+    pub fn all_of(&self, kind: u32, most: u64) -> Result<Vec<u8>, Wrong> {
+        let of_kind = || self.sections.iter().filter(|s| s.sh_type == kind);
+        let size = of_kind().fold(0u64, |sum, s| sum.saturating_add(s.sh_size));
+        if size > most {
+            return Err(damaged());
+        }
+        let mut all = Vec::new();
+        for section in of_kind() {
+            all.extend(self.data(section)?);
+        }
+        Ok(all)
+    }
+
+    /// The segments of this type.
+    pub fn segments_of(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> {
+        self.segments.iter().filter(move |s| s.p_type == kind)
     }
 
     /// Whether it has the names of functions that other files do not call.

@@ -15,6 +15,7 @@ mod returns;
 mod several;
 mod static_probes;
 mod symbols;
+pub mod thread_local;
 pub mod variables;
 mod which;
 

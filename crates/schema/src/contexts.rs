@@ -18,6 +18,8 @@ pub struct Row {
     decode: Shown,
     /// Whether programs can read it about themselves, so that the user engine has it.
     pub in_programs: bool,
+    /// Whether modules can read it, so that the kernel engine has it.
+    pub in_modules: bool,
     /// What the field contains, as the guide to the language has it.
     pub doc: &'static str,
 }
@@ -57,7 +59,7 @@ impl Row {
 
 macro_rules! contexts {
     ($($context:ident $word:literal $ty:literal $scalar:ident $shape:expr, $decode:expr,
-        $programs:ident $doc:literal)*) => {
+        $programs:ident $modules:ident $doc:literal)*) => {
         /// A property of the running thread.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -74,6 +76,7 @@ macro_rules! contexts {
             shape: $shape,
             decode: $decode,
             in_programs: $programs,
+            in_modules: $modules,
             doc: $doc,
         },)*];
 
@@ -88,23 +91,44 @@ macro_rules! contexts {
 use Shape::{One, Text};
 use Shown::{Plain, Stack, Texts as Enum, Thread};
 
-// Context, word, type, machine type, shape, decoding, whether programs have it, description.
+// Context, word, type, machine type, shape, decoding, whether programs have it, whether modules
+// have it, description.
 contexts! {
-    Tid    "tid"    "int" I32 One, Thread, true  "thread id"
-    Tgid   "tgid"   "int" I32 One, Plain,  true  "process id"
-    Prio   "prio"   "int" I32 One, Plain,  false
+    Tid    "tid"    "int" I32 One, Thread, true true "thread id"
+    Tgid   "tgid"   "int" I32 One, Plain,  true true "process id"
+    Prio   "prio"   "int" I32 One, Plain,  false true
         "kernel priority: 0 to 99 real time, 100 to 139 others"
-    Cgroup "cgroup" "u64" U64 One, Plain,  false "id of the control group"
-    Ppid   "ppid"   "int" I32 One, Plain,  true
+    Cgroup "cgroup" "u64" U64 One, Plain,  false true "id of the control group"
+    Ppid   "ppid"   "int" I32 One, Plain,  true true
         "process id of the parent, which may change"
-    Irq    "irq"    "u8"  U8  One, Enum(&IRQ_LEVELS), true
+    Irq    "irq"    "u8"  U8  One, Enum(&IRQ_LEVELS), true true
         "what ran: thread, softirq, hardirq or nmi"
-    Netns  "netns"  "uint" U32 One, Plain, false "inode number of the network namespace"
-    PidnsTid "pidns_tid" "int" I32 One, Plain, true "thread id in its own pid namespace"
-    Comm   "comm"   "string[16]" U8 Text(16), Plain, true "name of the thread"
-    Memcg  "memcg"  "u64" U64 One, Plain,  false "id of the memory control group"
-    Stack  "stack"  "uint" U32 One, Stack, false "number of the kernel stack"
-    UserStack "user_stack" "uint" U32 One, Stack, false "number of the user stack"
+    Netns  "netns"  "uint" U32 One, Plain, false true "inode number of the network namespace"
+    PidnsTid "pidns_tid" "int" I32 One, Plain, true true "thread id in its own pid namespace"
+    Comm   "comm"   "string[16]" U8 Text(16), Plain, true true "name of the thread"
+    Memcg  "memcg"  "u64" U64 One, Plain,  false true "id of the memory control group"
+    Stack  "stack"  "uint" U32 One, Stack, false true "number of the kernel stack"
+    UserStack "user_stack" "uint" U32 One, Stack, false true "number of the user stack"
+    OtelTrace "otel_trace" "string[32]" U8 Text(32), Plain, false false
+        "trace id of the request, of OpenTelemetry"
+    OtelSpan "otel_span" "string[16]" U8 Text(16), Plain, false false
+        "span id of the request, of OpenTelemetry"
+}
+
+/// A word for several contexts.
+pub const TOGETHER: &[(&str, &[Context])] = &[("otel", &[Context::OtelTrace, Context::OtelSpan])];
+
+/// All words that may stand after `context`.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    CONTEXTS.iter().map(|row| row.word).chain(TOGETHER.iter().map(|(word, _)| *word))
+}
+
+/// The contexts that a word stands for; none if it is unknown.
+pub fn of(word: &str) -> Vec<Context> {
+    match TOGETHER.iter().find(|(name, _)| *name == word) {
+        Some((_, contexts)) => contexts.to_vec(),
+        None => Context::of(word).into_iter().collect(),
+    }
 }
 
 impl Context {
@@ -128,6 +152,15 @@ mod tests {
         for row in CONTEXTS {
             assert_eq!(serde_json::to_value(row.context).unwrap(), row.word);
             assert_eq!(Context::of(row.word), Some(row.context));
+            assert_eq!(of(row.word), [row.context]);
         }
+    }
+
+    #[test]
+    fn a_word_for_several_contexts_is_no_context() {
+        for (word, contexts) in TOGETHER {
+            assert_eq!((Context::of(word), of(word).as_slice()), (None, *contexts));
+        }
+        assert_eq!(of("otel_spam"), []);
     }
 }

@@ -14,7 +14,7 @@ mod tests;
 
 use klogger_log::filter::parse::{Expr, Op, Operand};
 use klogger_log::filter::{FilterError, parsed};
-use klogger_schema::model::{Event, Field, Schema, Shape};
+use klogger_schema::model::{Context, Event, Field, Schema, Shape};
 use klogger_schema::nearest::did_you_mean;
 use numbers::Number;
 
@@ -243,6 +243,9 @@ fn text_is(field: &Field, text: &str, whole: bool) -> Result<Truth, FilterError>
             LATER,
         ));
     }
+    if let (Some(context), Shape::Text(size)) = (field.context, field.shape) {
+        return Ok(context_is(context, size as usize, bytes, whole));
+    }
     let most = match field.shape {
         Shape::Text(size) => size as usize,
         Shape::One | Shape::Array(_) | Shape::Tail(_) => usize::MAX,
@@ -260,4 +263,23 @@ fn text_is(field: &Field, text: &str, whole: bool) -> Result<Truth, FilterError>
         field.name,
         bytes.len()
     )))
+}
+
+/// The same for what the runtime supplies, which may be as long as its field.
+fn context_is(context: Context, size: usize, bytes: &[u8], whole: bool) -> Truth {
+    if bytes.len() > size || bytes.contains(&0) {
+        return Truth::known(false);
+    }
+    let end = (whole && bytes.len() < size).then_some(&0);
+    let each: String = bytes
+        .iter()
+        .chain(end)
+        .enumerate()
+        .map(|(n, b)| format!(" && klogger_part[{n}] == (char){b}"))
+        .collect();
+    let word = context.word();
+    Truth::of(format!(
+        "({{ __attribute__((aligned(8))) char klogger_part[{size}] = {{}}; \
+         klogger_context_{word}(klogger_part); 1{each}; }})"
+    ))
 }

@@ -14,7 +14,7 @@ pub use tree::kernel_dir;
 use crate::clang::{CompileError, Complaint, diagnostic, parse_complaint};
 use crate::compiled_schema::{ModulePlan, Plan, faults, plan_module};
 use klogger_codegen::kernel::{
-    AttachPoint, Tracepoints, core, module, prototype_complaint, text_of,
+    AttachPoint, OF_BPF, Tracepoints, core, foreign_context, module, prototype_complaint, text_of,
 };
 use klogger_codegen::{NamedText, printable};
 use klogger_os::Uninterrupted;
@@ -179,10 +179,10 @@ struct Modules {
 
 impl Modules {
     fn make(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<Modules, CompileError> {
-        let stateful = schemas.iter().enumerate().filter_map(|(i, s)| Some((i, no_state(s)?)));
-        let stateful: Vec<_> = stateful.collect();
-        if !stateful.is_empty() {
-            return Err(CompileError::Rejected(stateful));
+        let refused = schemas.iter().enumerate().filter_map(|(i, s)| Some((i, refusal(s)?)));
+        let refused: Vec<_> = refused.collect();
+        if !refused.is_empty() {
+            return Err(CompileError::Rejected(refused));
         }
         let uninterrupted = Uninterrupted::begin();
         let folder = temporary_folder()?;
@@ -200,6 +200,15 @@ impl Modules {
         }
         Ok(Built { warnings: self.warnings, ..built })
     }
+}
+
+/// Why a schema can be no module.
+fn refusal(schema: &Schema) -> Option<Diagnostic> {
+    let foreign = || {
+        let (field, message) = foreign_context(schema)?;
+        Some(Diagnostic::error(field.span, message).label("only in the bpf engine").help(OF_BPF))
+    };
+    no_state(schema).or_else(foreign)
 }
 
 /// A module has no tables of the bpf engine.
@@ -409,7 +418,18 @@ mod tests {
         assert_eq!(found.label, "a table of the bpf engine");
         let help = "record with --engine bpf, or keep it in static variables of `code`";
         assert_eq!(found.help.as_deref(), Some(help));
-        assert!(no_state(&schema("schema s\nevent E { int a }")).is_none());
+        assert!(refusal(&schema("schema s\nevent E { int a }")).is_none());
+    }
+
+    #[test]
+    fn a_schema_with_a_context_of_the_bpf_engine_is_refused() {
+        let text = "schema s\nevent E { int a }\nevent F { context tid otel }";
+        let options = klogger_schema::Options::default();
+        let schema = klogger_schema::parse("x.klogger", text, &options).unwrap().schema;
+        let found = refusal(&schema).unwrap();
+        assert_eq!(found.message, "event F: the kernel engine has no `context otel_trace`");
+        assert_eq!(&text[found.span.start..found.span.end], "otel");
+        assert_eq!(found.help.as_deref(), Some(OF_BPF));
     }
 
     #[test]

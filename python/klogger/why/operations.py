@@ -191,15 +191,15 @@ def calls(log: Log, name: str, number: int, by: str) -> Operations:
     if by and by not in {one.name for one in event.fields}:
         raise Failure(f"a system call has no field '{by}'",
                       help="it has: " + ", ".join(one.name for one in event.fields))  # fmt: skip
-    value = f"{identifier(by)}::VARCHAR" if by else "''"
-    table = "main.CALLED"
+    of_programs = log.is_of_programs(event)
+    field = {one.name: one for one in event.fields}.get(by)
+    value = happened.shown(event, field, of_programs) if field else "''"
     open_ = f"""UNION ALL SELECT pid, (time - so_far)::BIGINT, time, '(not returned)', true
         FROM main.UNRETURNED WHERE call = {number} AND so_far BETWEEN 1 AND time"""
     found = log.connection.execute(f"""
-        SELECT c.pid, (time - took)::BIGINT AS since, time AS until, coalesce({value}, '') AS value,
+        SELECT e.pid, (time - took)::BIGINT AS since, time AS until, coalesce({value}, '') AS value,
                false AS open
-        FROM (SELECT *{log.events.decoded(event, table) if by else ""} FROM {table}
-              WHERE call = {number} AND took BETWEEN 1 AND time) AS c
+        FROM main.CALLED AS e WHERE call = {number} AND took BETWEEN 1 AND time
         {open_ if "UNRETURNED" in log.events else ""}
         ORDER BY since, pid
     """).fetchnumpy()

@@ -313,6 +313,8 @@ struct klogger_record_AROUND {
 	unsigned long long memcg;
 	unsigned int stack;
 	unsigned int user_stack;
+	char otel_trace[32];
+	char otel_span[16];
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, x) == 8, "offset of x");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tid) == 12, "offset of tid");
@@ -327,6 +329,8 @@ _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, comm) == 48, "of
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, memcg) == 64, "offset of memcg");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, stack) == 72, "offset of stack");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, user_stack) == 76, "offset of user_stack");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, otel_trace) == 80, "offset of otel_trace");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, otel_span) == 112, "offset of otel_span");
 
 static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
@@ -334,7 +338,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 
 	if (!klogger_may(9, klogger_in_scope_current()))
 		return;
-	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 9, 80);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 9, 128);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->x, x);
@@ -350,5 +354,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->memcg, klogger_context_memcg());
 	klogger_store(klogger_record->stack, klogger_context_stack());
 	klogger_store(klogger_record->user_stack, klogger_context_user_stack());
+	klogger_context_otel_trace(klogger_record->otel_trace);
+	klogger_context_otel_span(klogger_record->otel_span);
 	klogger_commit(klogger_hit, klogger_record, 9);
 }

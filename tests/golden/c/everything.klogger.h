@@ -157,9 +157,10 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
 	"event AROUND \"with what was running\" {\n"
 	"    int x\n"
 	"    context tid tgid prio cgroup ppid irq netns pidns_tid comm memcg stack user_stack\n"
+	"    context otel\n"
 	"}\n"
 	"",
-	1134, 0,
+	1151, 0,
 	"NOTHING\0"
 	"NUMBERS\0"
 	"FIXED\0"

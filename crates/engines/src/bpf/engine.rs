@@ -7,6 +7,7 @@ use super::calls::{Asking, Calls};
 use super::counters::Counters;
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
+use super::otel::Otel;
 use super::placed::Numbered;
 use super::snapshot::Snapshot;
 use super::states::Tables;
@@ -178,6 +179,7 @@ impl Engine for BpfEngine {
         ledger.entries.extend(missing);
         let states = self.objects.iter().filter_map(|o| o.states.as_ref());
         ledger.entries.extend(states.flat_map(Tables::entries));
+        ledger.entries.extend(self.otel.iter().flat_map(Otel::entries));
     }
 
     fn left_out(&self) -> Vec<LeftOut> {

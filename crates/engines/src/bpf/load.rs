@@ -51,6 +51,9 @@ pub const STACKLESS: &str = ".bss.klogger_k";
 /// In objects of schemata that ask for user stacks.
 pub const USER_STACKS: &str = ".bss.klogger_w";
 const USER_SCRATCH: &str = "klogger_user_scratch";
+/// In objects of schemata with `context otel`: see `otel.h`.
+pub const OTEL_PLACES: &str = "klogger_otel_places";
+pub const OTEL_UNREAD: &str = ".bss.klogger_t";
 /// In objects of schemata with probes of system calls: see `calls.h`.
 pub const CALL_TABLE: &str = ".bss.klogger_y";
 pub const ON_ENTRY: &str = "klogger_on_entry";
@@ -81,6 +84,8 @@ pub struct Shared {
     pub stacks: Option<(OwnedFd, OwnedFd)>,
     /// From the first object that has it.
     pub user_stacks: Option<OwnedFd>,
+    /// The same for requests: where processes have them, and what could not be read.
+    pub otel: Option<[OwnedFd; 2]>,
     /// The same for system calls: the tables, and the programs of entries and of exits.
     pub system_calls: Option<[OwnedFd; 3]>,
 }
@@ -111,6 +116,7 @@ impl Shared {
             fired: None,
             stacks: None,
             user_stacks: None,
+            otel: None,
             system_calls: None,
         })
     }
@@ -138,7 +144,16 @@ impl Shared {
 
     /// Whether it is a map of which a recording has one, in whichever objects it is.
     pub fn is_one(name: &str) -> bool {
-        let some = [STACKS, STACKLESS, USER_STACKS, CALL_TABLE, ON_ENTRY, ON_EXIT];
+        let some = [
+            STACKS,
+            STACKLESS,
+            USER_STACKS,
+            OTEL_PLACES,
+            OTEL_UNREAD,
+            CALL_TABLE,
+            ON_ENTRY,
+            ON_EXIT,
+        ];
         Shared::is_always(name) || some.contains(&name)
     }
 
@@ -162,6 +177,8 @@ impl Shared {
             STACKS => self.stacks.as_ref().map(|(stacks, _)| stacks),
             STACKLESS => self.stacks.as_ref().map(|(_, stackless)| stackless),
             USER_STACKS => self.user_stacks.as_ref(),
+            OTEL_PLACES => self.otel.as_ref().map(|[places, _]| places),
+            OTEL_UNREAD => self.otel.as_ref().map(|[_, unread]| unread),
             CALL_TABLE => self.system_calls.as_ref().map(|[table, ..]| table),
             ON_ENTRY => self.system_calls.as_ref().map(|[_, entry, _]| entry),
             ON_EXIT => self.system_calls.as_ref().map(|[.., exit]| exit),

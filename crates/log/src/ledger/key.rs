@@ -18,6 +18,8 @@ pub enum Key {
     /// Files that are there.
     CodeUnnamed,
     TextUnread,
+    /// Of OpenTelemetry, for events.
+    RequestUnknown,
     StateFull,
     SymbolsHidden,
     PollMissed,
@@ -70,7 +72,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 47] = [
+    pub const ALL: [Key; 48] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -82,6 +84,7 @@ impl Key {
         Key::StackUnknown,
         Key::CodeUnnamed,
         Key::TextUnread,
+        Key::RequestUnknown,
         Key::StateFull,
         Key::SymbolsHidden,
         Key::PollMissed,
@@ -206,6 +209,14 @@ impl Key {
                 "the memory of a program can be read only while it is resident: log it at the end \
                  of a system call that has read it, or let the program touch it before; otherwise \
                  the pointer is wrong",
+            ),
+            Key::RequestUnknown => (
+                "request_unknown",
+                Notice,
+                "events may have no ids of OpenTelemetry although their threads worked on a \
+                 request",
+                "its variable otel_thread_ctx_v1 is found in programs and libraries for x86-64 \
+                 that export it, and their records must be in memory",
             ),
             Key::StateFull => (
                 "state_full",

@@ -2,7 +2,7 @@
 //! `context NAME ...`.
 
 use super::{Parse, Parser};
-use crate::contexts::CONTEXTS;
+use crate::contexts;
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
 use crate::model::{Context, Span};
@@ -21,9 +21,12 @@ impl Parser<'_> {
                 break;
             }
             let span = self.cursor.next().span;
-            match self.context(word, span) {
-                Some(context) => match found.iter().find(|(c, _)| *c == context) {
+            let named = self.context(word, span);
+            unknown |= named.is_empty();
+            for context in named {
+                match found.iter().find(|(c, _)| *c == context) {
                     Some(&(_, before)) => {
+                        let word = context.word();
                         self.report(
                             Diagnostic::error(span, format!("`{word}` is given twice"))
                                 .label("again")
@@ -32,8 +35,7 @@ impl Parser<'_> {
                         );
                     }
                     None => found.push((context, span)),
-                },
-                None => unknown = true,
+                }
             }
             self.cursor.eat(Token::Comma);
         }
@@ -46,10 +48,11 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    fn context(&mut self, word: &str, span: Span) -> Option<Context> {
-        let found = Context::of(word);
-        if found.is_none() {
-            let help = did_you_mean(word, CONTEXTS.iter().map(|row| row.word))
+    /// The contexts that a word stands for; of an unknown one, which is reported, none.
+    fn context(&mut self, word: &str, span: Span) -> Vec<Context> {
+        let found = contexts::of(word);
+        if found.is_empty() {
+            let help = did_you_mean(word, contexts::words())
                 .unwrap_or_else(|| format!("there are {}", all_contexts("and")));
             let what = format!("unknown context `{}`", shorten(word));
             self.report(Diagnostic::error(span, what).label("not known").help(help));
@@ -59,5 +62,5 @@ impl Parser<'_> {
 }
 
 fn all_contexts(join: &str) -> String {
-    alternatives(&CONTEXTS.iter().map(|row| row.word).collect::<Vec<_>>(), join)
+    alternatives(&contexts::words().collect::<Vec<_>>(), join)
 }

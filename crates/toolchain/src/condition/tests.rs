@@ -22,6 +22,7 @@ event E {
     string[8] name
     string text
     int list[3]
+    context comm otel_span
 }
 ";
 
@@ -74,6 +75,12 @@ const VALUES: &[(&str, bool)] = &[
     ("!(text != 'hello')", true),
     ("text =~ '^hel' && text =~ '^hello$' && name =~ '^abc.*' && text =~ '^'", true),
     ("text =~ '^hell$' || text =~ '^ell' || text =~ '^hello!' || name =~ '^abcdefghi'", false),
+    ("comm == 'worker' && comm =~ '^work' && comm != 'workers'", true),
+    ("comm == 'work' || comm == 'worker with a long name' || comm == ''", false),
+    // As long as its field.
+    ("otel_span == '00f067aa0ba902b7' && otel_span =~ '^00f067aa0ba902b7$'", true),
+    ("otel_span == '00f067aa0ba902b8' || otel_span == '00f067aa0ba902b70'", false),
+    ("otel_span == '00f067aa0ba902b' || otel_span == ''", false),
     ("i == 1 || u == 1 || (s == -128 && !(big == 1))", true),
 ];
 
@@ -82,6 +89,8 @@ const PROGRAM: &str = "\
 #include <stdio.h>
 #include <string.h>
 static unsigned int klogger_cpu(void) { return 3; }
+#define klogger_context_comm(to) strncpy(to, \"worker\", sizeof(to))
+#define klogger_context_otel_span(to) memcpy(to, \"00f067aa0ba902b7\", sizeof(to))
 static unsigned int klogger_text_part(char *to, unsigned int size, const char *from)
 {
     unsigned int n = 0;

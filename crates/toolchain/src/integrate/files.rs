@@ -55,11 +55,15 @@ fn place_of(name: &str) -> String {
     }
 }
 
-/// The name of an event is also that of a file in /proc/sys/klogger.
+/// The name of an event is also that of a file in /proc/sys/klogger. Calls can only log what the
+/// kernel engine has.
 fn check_names(schemata: &[Schema]) -> Result<(), Error> {
     let mut schema_of = BTreeMap::new();
     let mut event_of = BTreeMap::new();
     for s in schemata {
+        if let Some((_, message)) = kernel::foreign_context(s) {
+            return Err(Error::new(message).help(kernel::OF_BPF));
+        }
         if let Some(other) = schema_of.insert(s.name.as_str(), &s.file) {
             return Err(Error::new(format!(
                 "{other} and {} are both the schema '{}'",
