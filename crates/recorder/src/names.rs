@@ -9,6 +9,7 @@
 use klogger_engines::left_names::{LeftName, LeftNames};
 use klogger_engines::scope::{SCOPE_BYTES, Scope};
 use klogger_log::builtin::Builtin as Kind;
+use klogger_log::names::{Past, Row};
 use klogger_log::record::Record;
 use klogger_os::clocks::{self, Clocks};
 use klogger_os::processes::{self, Named};
@@ -96,7 +97,7 @@ impl Ids {
 
 /// The name of a thread at a time.
 struct Answer {
-    tgid: u32,
+    tgid: i64,
     comm: Vec<u8>,
     /// When it got another name.
     next_ns: Option<u64>,
@@ -105,10 +106,10 @@ struct Answer {
 }
 
 impl Answer {
-    fn of(left: &LeftName) -> Answer {
-        let next_ns = (!left.ended).then_some(left.until_ns);
-        let left_ns = Some(left.until_ns);
-        Answer { tgid: left.tgid, comm: left.comm.clone(), next_ns, left_ns }
+    fn of(left: &Row) -> Answer {
+        let next_ns = left.exit_ns.is_none().then_some(left.to_ns);
+        let (tgid, comm) = (left.tgid, left.comm.clone());
+        Answer { tgid, comm, next_ns, left_ns: Some(left.to_ns) }
     }
 }
 
@@ -118,9 +119,9 @@ pub struct ThreadNames {
     scope: Scope,
     left: Option<LeftNames>,
     ids: Ids,
-    /// By id, and the time until which a thread had the name.
-    kept: BTreeMap<(u32, u64), LeftName>,
-    /// Those that the log has.
+    /// Names that threads left; each is said to be from the start of its thread on.
+    kept: Past,
+    /// Those that the log has, by id, and the time until which a thread had the name.
     told: BTreeSet<(u32, u64)>,
     looked: Instant,
 }
@@ -144,7 +145,7 @@ impl ThreadNames {
             scope,
             left,
             ids,
-            kept: BTreeMap::new(),
+            kept: Past::default(),
             told: BTreeSet::new(),
             looked: Instant::now(),
         }
@@ -219,12 +220,12 @@ impl ThreadNames {
         out: &mut Vec<u8>,
     ) -> u64 {
         let mut since = None;
-        for (_, name) in self.kept.range((tid, 0)..=(tid, at_ns)) {
-            let from = since.filter(|from| *from > name.start_ns).unwrap_or(name.start_ns);
-            if self.told.insert((tid, name.until_ns)) {
+        for name in self.kept.around(tid.into(), at_ns).0 {
+            let from = since.filter(|from| *from > name.from_ns).unwrap_or(name.from_ns);
+            if self.told.insert((tid, name.to_ns)) {
                 seen(builtin, tid, name.tgid, from, &name.comm, now, out);
             }
-            since = Some(name.until_ns);
+            since = Some(name.to_ns);
         }
         since.unwrap_or(at_ns)
     }
@@ -239,12 +240,12 @@ impl ThreadNames {
             } else if self.ids.asked.has(name.tid) {
                 self.ids.wait(name.tid, name.until_ns);
             }
-            self.kept.insert((name.tid, name.until_ns), name);
+            self.kept.push(row(name));
         }
-        if self.kept.len() > KEPT_MAX {
-            let now = clocks::read().monotonic;
-            self.kept.retain(|_, name| name.until_ns + KEPT_NS > now);
-            self.told.retain(|key| self.kept.contains_key(key));
+        if self.kept.count() > KEPT_MAX {
+            let old_ns = clocks::read().monotonic.saturating_sub(KEPT_NS);
+            self.kept.forget(old_ns);
+            self.told.retain(|(_, until_ns)| *until_ns > old_ns);
         }
     }
 
@@ -257,17 +258,21 @@ impl ThreadNames {
         clocks: &Clocks,
     ) -> Option<Answer> {
         // At the moment of a rename it is the new name.
-        let left = self.kept.range((tid, at_ns + 1)..=(tid, u64::MAX)).next();
-        if let Some((_, name)) = left.filter(|(_, name)| name.start_ns <= at_ns) {
+        let (before, left) = self.kept.around(tid.into(), at_ns);
+        if let Some(name) = left.first().filter(|name| name.from_ns <= at_ns) {
             return Some(Answer::of(name));
         }
         // Since boot, which includes the time that the machine slept.
         let at_boot = at_ns + clocks.boot.saturating_sub(clocks.monotonic);
-        let named = named.filter(|named| left.is_none() && named.start_ns <= at_boot + TICK_NS);
-        let named =
-            named.map(|n| Answer { tgid: n.tgid, comm: n.comm, next_ns: None, left_ns: None });
-        let ended = || self.kept.range((tid, 0)..=(tid, at_ns)).next_back();
-        named.or_else(|| ended().filter(|(_, name)| name.ended).map(|(_, name)| Answer::of(name)))
+        let named = named.filter(|named| left.is_empty() && named.start_ns <= at_boot + TICK_NS);
+        let named = named.map(|named| Answer {
+            tgid: named.tgid.into(),
+            comm: named.comm,
+            next_ns: None,
+            left_ns: None,
+        });
+        let ended = || before.last().filter(|name| name.exit_ns.is_some());
+        named.or_else(|| ended().map(Answer::of))
     }
 
     /// How many ids have no name in the log, after the last look-up.
@@ -276,17 +281,24 @@ impl ThreadNames {
     }
 }
 
+/// A name that a thread had, from the start of the thread on.
+fn row(left: LeftName) -> Row {
+    let LeftName { tid, tgid, comm, start_ns, until_ns, ended } = left;
+    let row = Row::new(tid.into(), comm, start_ns);
+    Row { tgid: tgid.into(), to_ns: until_ns, exit_ns: ended.then_some(until_ns), ..row }
+}
+
 /// PROCESS_SEEN: the name of a thread.
 fn seen(
     builtin: &Builtin,
     tid: u32,
-    tgid: u32,
+    tgid: i64,
     since: u64,
     comm: &[u8],
     now: u64,
     out: &mut Vec<u8>,
 ) {
-    let seen = builtin.event("PROCESS_SEEN").int("pid", tid.into()).int("tgid", tgid.into());
+    let seen = builtin.event("PROCESS_SEEN").int("pid", tid.into()).int("tgid", tgid);
     seen.int("since", since as i64).text("comm", comm).finish(now, out);
 }
 
