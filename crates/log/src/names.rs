@@ -30,7 +30,7 @@ const THREADS_MAX: usize = 1 << 16;
 pub const AFTER_EXIT_NS: u64 = 100_000_000;
 
 /// One name of one thread. Times are full ns of the log clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Thread id.
     pub pid: i64,
@@ -58,20 +58,8 @@ pub struct Row {
 impl Row {
     /// Of a thread of which nothing else is known.
     pub fn new(pid: i64, comm: Vec<u8>, from_ns: u64) -> Row {
-        Row {
-            pid,
-            tgid: -1,
-            parent: -1,
-            prio: 0,
-            policy: 0,
-            comm,
-            command: Vec::new(),
-            from_ns,
-            to_ns: from_ns,
-            exit_ns: None,
-            recorder: false,
-            seen: false,
-        }
+        let (tgid, parent, to_ns) = (-1, -1, from_ns);
+        Row { pid, tgid, parent, comm, from_ns, to_ns, ..Row::default() }
     }
 
     /// What `PROCESS_EXISTS` and `PROCESS_SEEN` say of a thread.
@@ -82,8 +70,8 @@ impl Row {
             parent: int(event, "ppid"),
             prio: known("prio"),
             policy: known("policy"),
-            command: text(event, "command"),
-            ..Row::new(int(event, "pid"), text(event, "comm"), from_ns)
+            command: text(event, "command").to_vec(),
+            ..Row::new(int(event, "pid"), text(event, "comm").to_vec(), from_ns)
         }
     }
 
@@ -284,6 +272,6 @@ fn int(event: &EventRef, field: &str) -> i64 {
     event.get(field).and_then(Value::int).unwrap_or(-1)
 }
 
-fn text(event: &EventRef, field: &str) -> Vec<u8> {
-    event.get(field).and_then(Value::text).unwrap_or_default().to_vec()
+fn text<'a>(event: &EventRef<'a>, field: &str) -> &'a [u8] {
+    event.get(field).and_then(Value::text).unwrap_or_default()
 }

@@ -135,7 +135,7 @@ impl Processes {
 
     fn fork(&mut self, event: &EventRef) {
         let (parent, at_ns) = (int(event, "parent"), event.time_ns);
-        let mut row = Row::new(int(event, "pid"), text(event, "comm"), at_ns);
+        let mut row = Row::new(int(event, "pid"), text(event, "comm").to_vec(), at_ns);
         (row.tgid, row.parent) = (int(event, "tgid"), parent);
         if let Some(Live { row: of, .. }) = self.threads.get(&parent) {
             (row.prio, row.policy) = (of.prio, of.policy);
@@ -154,8 +154,8 @@ impl Processes {
             self.set_exit(old_pid, at_ns);
         }
         let Some(live) = self.threads.get_mut(&pid) else {
-            let row = Row { tgid: pid, ..Row::new(pid, base_name(&file), at_ns) };
-            let new = Live::new(Row { command: file, ..row }, at_ns);
+            let row = Row::new(pid, base_name(file).to_vec(), at_ns);
+            let new = Live::new(Row { tgid: pid, command: file.to_vec(), ..row }, at_ns);
             return self.put(Live { born_ns: 0, ..new });
         };
         if at_ns < live.born_ns {
@@ -164,22 +164,19 @@ impl Processes {
         live.existed = None;
         // If another thread executes a program, that of the process has ended before.
         live.row.exit_ns = live.row.exit_ns.filter(|exit_ns| *exit_ns > at_ns);
-        live.row.command = file;
+        live.row.command = file.to_vec();
+        if live.row.tgid < 0 {
+            live.row.tgid = pid;
+        }
         // The kernel renames a thread before it reports the exec; if that event is missing, the
         // file's name is used.
         if !std::mem::take(&mut live.renamed) {
-            let comm = base_name(&live.row.command);
-            self.set_name(pid, comm, at_ns);
+            self.set_name(pid, base_name(file), at_ns, false);
         }
     }
 
     fn rename(&mut self, event: &EventRef) {
-        let pid = int(event, "pid");
-        if self.set_name(pid, text(event, "comm"), event.time_ns)
-            && let Some(live) = self.threads.get_mut(&pid)
-        {
-            live.renamed = true;
-        }
+        self.set_name(int(event, "pid"), text(event, "comm"), event.time_ns, true);
     }
 
     fn exit(&mut self, event: &EventRef) {
@@ -200,31 +197,35 @@ impl Processes {
         true
     }
 
-    /// Returns whether it has no newer name.
-    fn set_name(&mut self, pid: i64, comm: Vec<u8>, at_ns: u64) -> bool {
+    /// `renamed`: there is an event of that alone.
+    fn set_name(&mut self, pid: i64, comm: &[u8], at_ns: u64, renamed: bool) {
         let Some(live) = self.threads.get_mut(&pid) else {
-            self.put(Live { born_ns: 0, ..Live::new(Row::new(pid, comm, at_ns), at_ns) });
-            return true;
+            let new = Live::new(Row::new(pid, comm.to_vec(), at_ns), at_ns);
+            return self.put(Live { renamed, born_ns: 0, ..new });
         };
         if at_ns < live.named_ns {
-            return false;
+            return;
         }
-        live.named_ns = at_ns;
+        (live.named_ns, live.renamed) = (at_ns, renamed);
         if live.row.comm == comm {
-            return true;
+            return;
         }
-        let exit_ns = live.row.exit_ns.filter(|exit_ns| *exit_ns > at_ns);
-        let new = Row { comm, from_ns: at_ns, to_ns: at_ns, exit_ns, ..live.row.clone() };
-        let old = std::mem::replace(&mut live.row, new);
+        let old = self.past.is_some().then(|| live.row.clone());
+        let row = &mut live.row;
+        row.comm.clear();
+        row.comm.extend_from_slice(comm);
+        (row.from_ns, row.to_ns) = (at_ns, at_ns);
+        row.exit_ns = row.exit_ns.filter(|exit_ns| *exit_ns > at_ns);
         // It existed before its first rename, whenever the recorder found it.
         live.existed = None;
-        self.end(old, None, at_ns);
-        true
+        if let Some(old) = old {
+            self.end(old, None, at_ns);
+        }
     }
 }
 
 /// The name that the kernel gives to a thread which executes `file`: at most 15 bytes.
-fn base_name(file: &[u8]) -> Vec<u8> {
+fn base_name(file: &[u8]) -> &[u8] {
     let name = file.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    name[..name.len().min(15)].to_vec()
+    &name[..name.len().min(15)]
 }
