@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Names that threads have left are kept so long, because events of other CPUs may need them.
 const KEPT_NS: u64 = 10_000_000_000;
 const KEPT_MAX: usize = 4096;
+/// Until when a thread has a name that it still has.
+const NOW: u64 = u64::MAX;
 /// Start times in /proc are in hundredths of a second.
 const TICK_NS: u64 = 20_000_000;
 
@@ -92,24 +94,6 @@ impl Ids {
         } else {
             self.unnamed += 1;
         }
-    }
-}
-
-/// The name of a thread at a time.
-struct Answer {
-    tgid: i64,
-    comm: Vec<u8>,
-    /// When it got another name.
-    next_ns: Option<u64>,
-    /// Until when it was the name that the thread then left.
-    left_ns: Option<u64>,
-}
-
-impl Answer {
-    fn of(left: &Row) -> Answer {
-        let next_ns = left.exit_ns.is_none().then_some(left.to_ns);
-        let (tgid, comm) = (left.tgid, left.comm.clone());
-        Answer { tgid, comm, next_ns, left_ns: Some(left.to_ns) }
     }
 }
 
@@ -196,11 +180,15 @@ impl ThreadNames {
                 continue;
             }
             match self.name_at(tid, since, named, &clocks) {
-                Some(Answer { tgid, comm, next_ns, left_ns }) => {
+                Some(name) => {
                     let from = self.earlier(tid, since, builtin, clocks.monotonic, out);
-                    seen(builtin, tid, tgid, from, &comm, clocks.monotonic, out);
-                    left_ns.into_iter().for_each(|left| _ = self.told.insert((tid, left)));
-                    next_ns.into_iter().for_each(|next| self.ids.wait(tid, next));
+                    seen(builtin, &name, from, clocks.monotonic, out);
+                    if name.to_ns < NOW {
+                        self.told.insert((tid, name.to_ns));
+                    }
+                    if name.to_ns < NOW && name.exit_ns.is_none() {
+                        self.ids.wait(tid, name.to_ns);
+                    }
                 }
                 None if self.ids.own.has(tid) => {}
                 None if last || noted.elapsed() > PATIENCE => self.ids.unnamed += 1,
@@ -223,7 +211,7 @@ impl ThreadNames {
         for name in self.kept.around(tid.into(), at_ns).0 {
             let from = since.filter(|from| *from > name.from_ns).unwrap_or(name.from_ns);
             if self.told.insert((tid, name.to_ns)) {
-                seen(builtin, tid, name.tgid, from, &name.comm, now, out);
+                seen(builtin, name, from, now, out);
             }
             since = Some(name.to_ns);
         }
@@ -249,30 +237,22 @@ impl ThreadNames {
         }
     }
 
-    /// The thread that had this id at this time. It keeps its id for a while after it has ended.
-    fn name_at(
-        &self,
-        tid: u32,
-        at_ns: u64,
-        named: Option<Named>,
-        clocks: &Clocks,
-    ) -> Option<Answer> {
+    /// The thread that had this id at this time, until [`NOW`] if it still has its name. It keeps
+    /// its id for a while after it has ended.
+    fn name_at(&self, tid: u32, at_ns: u64, named: Option<Named>, clocks: &Clocks) -> Option<Row> {
         // At the moment of a rename it is the new name.
         let (before, left) = self.kept.around(tid.into(), at_ns);
         if let Some(name) = left.first().filter(|name| name.from_ns <= at_ns) {
-            return Some(Answer::of(name));
+            return Some(name.clone());
         }
         // Since boot, which includes the time that the machine slept.
         let at_boot = at_ns + clocks.boot.saturating_sub(clocks.monotonic);
         let named = named.filter(|named| left.is_empty() && named.start_ns <= at_boot + TICK_NS);
-        let named = named.map(|named| Answer {
-            tgid: named.tgid.into(),
-            comm: named.comm,
-            next_ns: None,
-            left_ns: None,
+        let named = named.map(|named| {
+            let row = Row::new(tid.into(), named.comm, at_ns);
+            Row { tgid: named.tgid.into(), to_ns: NOW, ..row }
         });
-        let ended = || before.last().filter(|name| name.exit_ns.is_some());
-        named.or_else(|| ended().map(Answer::of))
+        named.or_else(|| before.last().filter(|name| name.exit_ns.is_some()).cloned())
     }
 
     /// How many ids have no name in the log, after the last look-up.
@@ -288,18 +268,10 @@ fn row(left: LeftName) -> Row {
     Row { tgid: tgid.into(), to_ns: until_ns, exit_ns: ended.then_some(until_ns), ..row }
 }
 
-/// PROCESS_SEEN: the name of a thread.
-fn seen(
-    builtin: &Builtin,
-    tid: u32,
-    tgid: i64,
-    since: u64,
-    comm: &[u8],
-    now: u64,
-    out: &mut Vec<u8>,
-) {
-    let seen = builtin.event("PROCESS_SEEN").int("pid", tid.into()).int("tgid", tgid);
-    seen.int("since", since as i64).text("comm", comm).finish(now, out);
+/// PROCESS_SEEN: the name of a thread, and since when it has it.
+pub fn seen(builtin: &Builtin, row: &Row, since_ns: u64, time_ns: u64, out: &mut Vec<u8>) {
+    let seen = builtin.event("PROCESS_SEEN").int("pid", row.pid).int("tgid", row.tgid);
+    seen.int("since", since_ns as i64).text("comm", &row.comm).finish(time_ns, out);
 }
 
 /// The threads of an event.

@@ -2,6 +2,7 @@
 //! What events of the past said that still holds: the names of threads, and which events are on. A
 //! snapshot begins with it.
 
+use crate::names::seen;
 use klogger_log::builtin::Builtin as Kind;
 use klogger_log::event::{EventRef, Layouts, Value};
 use klogger_log::names::{AFTER_EXIT_NS, Processes, Row, is_about_threads};
@@ -98,9 +99,7 @@ fn is_of(event: &EventRef, (from_ns, to_ns): (u64, u64)) -> bool {
 /// The event that says this of a thread.
 fn tell(row: &Row, builtin: &Builtin, at_ns: u64, out: &mut Vec<u8>) {
     if row.seen {
-        let seen = builtin.event("PROCESS_SEEN").int("pid", row.pid).int("tgid", row.tgid);
-        let seen = seen.int("since", row.from_ns as i64).text("comm", &row.comm);
-        return seen.finish(at_ns, out);
+        return seen(builtin, row, row.from_ns, at_ns, out);
     }
     let exists = builtin.event("PROCESS_EXISTS").int("pid", row.pid).int("tgid", row.tgid);
     let exists = exists.int("ppid", row.parent).int("prio", row.prio);
