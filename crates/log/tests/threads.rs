@@ -135,6 +135,16 @@ fn a_process_goes_on_if_another_thread_executes_a_program() {
 }
 
 #[test]
+fn a_thread_whose_end_comes_first_has_ended() {
+    let story = Story::new();
+    for end in [story.exec(20, 10, "x", 30), story.exit(20, 31)] {
+        let mut table = Processes::of_blocks(&story.preamble);
+        [end, story.fork(10, 20, 10)].iter().for_each(|block| story.apply(&mut table, block));
+        assert_eq!(table.row(20).unwrap().exit_ns, Some(START + 31));
+    }
+}
+
+#[test]
 fn memory_is_bounded() {
     let story = Story::new();
     let (most, mut table) = (1 << 16, Processes::of_blocks(&story.preamble));

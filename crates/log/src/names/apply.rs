@@ -30,7 +30,7 @@ impl Processes {
             Builtin::Fork => self.fork(event),
             Builtin::Exec => self.exec(event),
             Builtin::Rename => self.rename(event),
-            Builtin::Exit => self.exit(event),
+            Builtin::Exit => self.set_exit(int(event, "pid"), event.time_ns),
             // `new` has handled these before all others.
             Builtin::Exists | Builtin::Seen if self.fed == Fed::InOrder => {}
             Builtin::Exists => self.exists(event),
@@ -179,22 +179,18 @@ impl Processes {
         self.set_name(int(event, "pid"), text(event, "comm"), event.time_ns, true);
     }
 
-    fn exit(&mut self, event: &EventRef) {
-        let (pid, at_ns) = (int(event, "pid"), event.time_ns);
-        if !self.set_exit(pid, at_ns) && self.fed == Fed::Blocks {
+    fn set_exit(&mut self, pid: i64, at_ns: u64) {
+        match self.threads.get_mut(&pid) {
+            Some(live) if at_ns >= live.born_ns => {
+                live.row.exit_ns = live.row.exit_ns.max(Some(at_ns));
+            }
             // Its other events may come in another block.
-            let row = Row { exit_ns: Some(at_ns), ..Row::new(pid, Vec::new(), 0) };
-            self.add(row);
+            None if self.fed == Fed::Blocks => {
+                let row = Row::new(pid, Vec::new(), 0);
+                self.add(Row { exit_ns: Some(at_ns), ..row });
+            }
+            Some(_) | None => {}
         }
-    }
-
-    /// Returns whether there is such a thread.
-    fn set_exit(&mut self, pid: i64, at_ns: u64) -> bool {
-        let Some(live) = self.threads.get_mut(&pid) else { return false };
-        if at_ns >= live.born_ns {
-            live.row.exit_ns = live.row.exit_ns.max(Some(at_ns));
-        }
-        true
     }
 
     /// `renamed`: there is an event of that alone.
