@@ -8,7 +8,7 @@
 use klogger_log::decode::Decoder;
 use klogger_log::filter::Filter;
 use klogger_log::merge::Selection;
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_log::reader::Reader;
 use libfuzzer_sys::fuzz_target;
 
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     while let Some(event) = merge.next() {
         assert!(last <= event.time_ns);
         last = event.time_ns;
-        processes.see(&event);
+        processes.apply(&event);
         text.clear();
         let _ = filter.as_ref().is_some_and(|f| f.matches(&event, &decoder, &processes));
         assert_eq!(event.origin.cpu().is_none(), event.origin.thread().is_some());

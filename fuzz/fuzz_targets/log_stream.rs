@@ -9,7 +9,7 @@ use klogger_log::arriving::{Arriving, Piece};
 use klogger_log::decode::Decoder;
 use klogger_log::ledger::Key;
 use klogger_log::live::LiveMerge;
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_log::symbols::Symbols;
 use libfuzzer_sys::fuzz_target;
 
@@ -58,7 +58,7 @@ fn take(log: &mut Arriving, reader: &mut Option<Reader>, piece: Piece) {
         }
         (Piece::Addition(addition), Some(reader)) => {
             reader.merge.add(&addition.events);
-            reader.processes.extend(preamble);
+            reader.processes.learn(&preamble.events);
             reader.decoder = reader.decoder.take().map(|decoder| decoder.extend(preamble));
         }
         (Piece::Progress(until), Some(reader)) => reader.merge.until((), until),
@@ -71,7 +71,7 @@ fn print(reader: &mut Option<Reader>, all: bool) {
     let Some(Reader { merge, decoder: Some(decoder), processes }) = reader else { return };
     let mut text = Vec::new();
     let mut pass = |event: &klogger_log::event::EventRef, _| {
-        processes.see(event);
+        processes.apply(event);
         text.clear();
         for index in 0..event.layout.fields.len() {
             decoder.show(event, index, processes, &mut text);

@@ -12,9 +12,9 @@ use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray, U
 use klogger_log::code::Data;
 use klogger_log::decode::errors;
 use klogger_log::ledger::{Ledger, Severity};
+use klogger_log::names::Row;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::Row;
 use klogger_log::stacks::{Side, Stacks};
 use klogger_log::symbols::Symbols;
 use klogger_os::outputs::Folder;

@@ -12,8 +12,8 @@ use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::merge::Selection;
+use klogger_log::names::Processes;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_os::outputs::{Folder, Old};
 use klogger_schema::layout::EventLayout;
@@ -169,7 +169,7 @@ fn fill(
     let total = reader.totals().0;
     let mut rows = 0;
     let mut read = |event: &EventRef| {
-        processes.see(event);
+        processes.apply(event);
         rows += 1;
         if rows % REPORT_EVERY == 0 {
             progress(rows, total);

@@ -4,8 +4,8 @@
 use crate::code::Data;
 use crate::endpoint;
 use crate::event::{Elements, EventRef, Value};
+use crate::names::Processes;
 use crate::preamble::Preamble;
-use crate::process::Processes;
 use crate::reader::Reader;
 use crate::seen::has_data;
 use crate::stacks::Stacks;

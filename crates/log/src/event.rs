@@ -2,6 +2,7 @@
 //! A view of one record, and of the values of its fields.
 
 use crate::origin::Origin;
+use crate::record::Record;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Scalar, Shape};
 
@@ -17,6 +18,51 @@ pub struct EventRef<'a> {
     pub serial: u64,
     /// The record: header, fields, padding.
     pub bytes: &'a [u8],
+}
+
+/// The events of a recording, by their ids.
+#[derive(Clone, Debug, Default)]
+pub struct Layouts {
+    all: Vec<EventLayout>,
+    /// By event id: which of `all`, if it is wanted.
+    by_id: Vec<Option<usize>>,
+}
+
+impl Layouts {
+    /// `is_wanted`: those that can be looked up.
+    pub fn add(&mut self, events: &[EventLayout], is_wanted: impl Fn(&EventLayout) -> bool) {
+        for layout in events {
+            let id = usize::from(layout.id);
+            self.by_id.resize(self.by_id.len().max(id + 1), None);
+            self.by_id[id] = is_wanted(layout).then_some(self.all.len());
+            self.all.push(layout.clone());
+        }
+    }
+
+    /// All, in the order in which they were added.
+    pub fn all(&self) -> &[EventLayout] {
+        &self.all
+    }
+
+    /// Which of all an event is, and its layout.
+    #[inline]
+    pub fn get(&self, id: u16) -> Option<(usize, &EventLayout)> {
+        let index = (*self.by_id.get(usize::from(id))?)?;
+        Some((index, &self.all[index]))
+    }
+
+    /// The event of a record, without its serial number.
+    #[inline]
+    pub fn event<'a>(
+        &'a self,
+        record: &Record<'a>,
+        origin: Origin,
+        time_base: u64,
+    ) -> Option<EventRef<'a>> {
+        let (index, layout) = self.get(record.id())?;
+        let (time_ns, bytes) = (record.time(time_base), record.bytes);
+        Some(EventRef { layout, index, time_ns, origin, serial: 0, bytes })
+    }
 }
 
 /// The value of a field.

@@ -7,7 +7,7 @@
 //! silent, an event is held back for [`HOLD_NS`] at most, and for less if events take too much
 //! memory. An event that comes after later ones have been passed on is marked as late.
 
-use crate::event::EventRef;
+use crate::event::{EventRef, Layouts};
 use crate::origin::Origin;
 use crate::record::{LostRecord, SizeTable};
 use klogger_schema::layout::EventLayout;
@@ -44,9 +44,7 @@ impl Held {
 
 /// The events of a recording, on their way to whoever follows it.
 pub struct LiveMerge<S> {
-    layouts: Vec<EventLayout>,
-    /// By event id: which of `layouts`.
-    by_id: Vec<Option<usize>>,
+    layouts: Layouts,
     sizes: SizeTable,
     lost: LostRecord,
     held: Vec<Held>,
@@ -65,8 +63,7 @@ pub struct LiveMerge<S> {
 impl<S: Ord> LiveMerge<S> {
     pub fn new(events: &[EventLayout]) -> LiveMerge<S> {
         let mut merge = LiveMerge {
-            layouts: Vec::new(),
-            by_id: Vec::new(),
+            layouts: Layouts::default(),
             sizes: SizeTable::default(),
             lost: LostRecord::of(events),
             held: Vec::new(),
@@ -89,12 +86,7 @@ impl<S: Ord> LiveMerge<S> {
     /// Learns events that a later block may contain.
     pub fn add(&mut self, events: &[EventLayout]) {
         self.sizes.add(events);
-        for layout in events {
-            let id = usize::from(layout.id);
-            self.by_id.resize(self.by_id.len().max(id + 1), None);
-            self.by_id[id] = Some(self.layouts.len());
-            self.layouts.push(layout.clone());
-        }
+        self.layouts.add(events, |_| true);
     }
 
     /// Takes in the records of a block, up to one that is invalid, and returns how many bytes they
@@ -188,10 +180,10 @@ impl<S: Ord> LiveMerge<S> {
     }
 
     fn event<'a>(&'a self, held: &'a Held) -> Option<EventRef<'a>> {
-        let index = (*self.by_id.get(usize::from(held.id))?)?;
+        let (index, layout) = self.layouts.get(held.id)?;
         let from = held.at as usize;
         Some(EventRef {
-            layout: &self.layouts[index],
+            layout,
             index,
             time_ns: held.time,
             origin: held.origin,

@@ -10,8 +10,8 @@ use klogger_log::error::Error;
 use klogger_log::format::{BlockHeader, Kind, VERSION};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
+use klogger_log::names::Processes;
 use klogger_log::origin::Origin;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::stats::Stats;
 use klogger_log::writer::{Compression, EventBlock, Sink, Writer};
@@ -32,7 +32,7 @@ fn read_all(bytes: &[u8]) -> Result<(Vec<Mark>, usize), Error> {
     let mut found = Vec::new();
     let mut text = Vec::new();
     while let Some(event) = merge.next() {
-        processes.see(&event);
+        processes.apply(&event);
         text.clear();
         for index in 0..event.layout.fields.len() {
             decoder.show(&event, index, &processes, &mut text);

@@ -7,7 +7,7 @@ use common::{RECORDER, START, comm, cpu, int, layout, log_of, preamble, record, 
 use klogger_log::decode::Decoder;
 use klogger_log::filter::Filter;
 use klogger_log::merge::Selection;
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_log::reader::Reader;
 use klogger_schema::model::{Decode, Decoding, Scalar, Shape};
 
@@ -82,7 +82,7 @@ fn chosen(reader: &Reader, filter: &str) -> Vec<String> {
     let mut merge = reader.merge(&Selection::default());
     let mut lines = Vec::new();
     while let Some(event) = merge.next() {
-        processes.see(&event);
+        processes.apply(&event);
         if filter.matches(&event, &decoder, &processes) {
             let mut text = Vec::new();
             decoder.show(&event, 0, &processes, &mut text);
@@ -135,7 +135,7 @@ fn the_table_has_a_row_for_each_name() {
     let mut processes = Processes::with_history(&reader);
     let mut merge = reader.merge(&Selection::default());
     while let Some(event) = merge.next() {
-        processes.see(&event);
+        processes.apply(&event);
     }
     let rows = processes.into_rows(START + 44);
     let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();

@@ -484,7 +484,7 @@ fn a_segment_alone_begins_with_itself() {
 
 #[test]
 fn a_thread_keeps_the_name_that_it_had() {
-    use klogger_log::process::Processes;
+    use klogger_log::names::Processes;
     let folder = tempfile::tempdir().unwrap();
     let preamble = preamble();
     let mut exists = Vec::new();
@@ -514,7 +514,7 @@ fn a_thread_keeps_the_name_that_it_had() {
         let mut table = Processes::with_history(&reader);
         let mut merge = reader.merge(&Selection::default());
         while let Some(event) = merge.next() {
-            table.see(&event);
+            table.apply(&event);
         }
         let rows = table.into_rows(START + 200).into_iter().filter(|row| row.pid == 7);
         rows.map(|row| String::from_utf8(row.comm).unwrap()).collect::<Vec<_>>()

@@ -376,7 +376,7 @@ fn filters_know_threads_unless_a_field_has_the_name() {
     let count = |text: &str| {
         let filter = Filter::new(text, reader.preamble(), START).unwrap();
         let decoder = klogger_log::decode::Decoder::new(&reader);
-        let processes = klogger_log::process::Processes::new(&reader);
+        let processes = klogger_log::names::Processes::new(&reader);
         let mut merge = reader.merge(&Selection::default());
         let mut n = 0;
         while let Some(event) = merge.next() {

@@ -9,6 +9,7 @@
 use klogger_engines::left_names::{LeftName, LeftNames};
 use klogger_engines::scope::{SCOPE_BYTES, Scope};
 use klogger_log::builtin::Builtin as Kind;
+use klogger_log::names::{Past, Row};
 use klogger_log::record::Record;
 use klogger_os::clocks::{self, Clocks};
 use klogger_os::processes::{self, Named};
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Names that threads have left are kept so long, because events of other CPUs may need them.
 const KEPT_NS: u64 = 10_000_000_000;
 const KEPT_MAX: usize = 4096;
+/// Until when a thread has a name that it still has.
+const NOW: u64 = u64::MAX;
 /// Start times in /proc are in hundredths of a second.
 const TICK_NS: u64 = 20_000_000;
 
@@ -94,33 +97,15 @@ impl Ids {
     }
 }
 
-/// The name of a thread at a time.
-struct Answer {
-    tgid: u32,
-    comm: Vec<u8>,
-    /// When it got another name.
-    next_ns: Option<u64>,
-    /// Until when it was the name that the thread then left.
-    left_ns: Option<u64>,
-}
-
-impl Answer {
-    fn of(left: &LeftName) -> Answer {
-        let next_ns = (!left.ended).then_some(left.until_ns);
-        let left_ns = Some(left.until_ns);
-        Answer { tgid: left.tgid, comm: left.comm.clone(), next_ns, left_ns }
-    }
-}
-
 /// What is known of the names of threads.
 pub struct ThreadNames {
     events: Vec<Fields>,
     scope: Scope,
     left: Option<LeftNames>,
     ids: Ids,
-    /// By id, and the time until which a thread had the name.
-    kept: BTreeMap<(u32, u64), LeftName>,
-    /// Those that the log has.
+    /// Names that threads left; each is said to be from the start of its thread on.
+    kept: Past,
+    /// Those that the log has, by id, and the time until which a thread had the name.
     told: BTreeSet<(u32, u64)>,
     looked: Instant,
 }
@@ -144,7 +129,7 @@ impl ThreadNames {
             scope,
             left,
             ids,
-            kept: BTreeMap::new(),
+            kept: Past::default(),
             told: BTreeSet::new(),
             looked: Instant::now(),
         }
@@ -195,11 +180,15 @@ impl ThreadNames {
                 continue;
             }
             match self.name_at(tid, since, named, &clocks) {
-                Some(Answer { tgid, comm, next_ns, left_ns }) => {
+                Some(name) => {
                     let from = self.earlier(tid, since, builtin, clocks.monotonic, out);
-                    seen(builtin, tid, tgid, from, &comm, clocks.monotonic, out);
-                    left_ns.into_iter().for_each(|left| _ = self.told.insert((tid, left)));
-                    next_ns.into_iter().for_each(|next| self.ids.wait(tid, next));
+                    seen(builtin, &name, from, clocks.monotonic, out);
+                    if name.to_ns < NOW {
+                        self.told.insert((tid, name.to_ns));
+                    }
+                    if name.to_ns < NOW && name.exit_ns.is_none() {
+                        self.ids.wait(tid, name.to_ns);
+                    }
                 }
                 None if self.ids.own.has(tid) => {}
                 None if last || noted.elapsed() > PATIENCE => self.ids.unnamed += 1,
@@ -219,12 +208,12 @@ impl ThreadNames {
         out: &mut Vec<u8>,
     ) -> u64 {
         let mut since = None;
-        for (_, name) in self.kept.range((tid, 0)..=(tid, at_ns)) {
-            let from = since.filter(|from| *from > name.start_ns).unwrap_or(name.start_ns);
-            if self.told.insert((tid, name.until_ns)) {
-                seen(builtin, tid, name.tgid, from, &name.comm, now, out);
+        for name in self.kept.around(tid.into(), at_ns).0 {
+            let from = since.filter(|from| *from > name.from_ns).unwrap_or(name.from_ns);
+            if self.told.insert((tid, name.to_ns)) {
+                seen(builtin, name, from, now, out);
             }
-            since = Some(name.until_ns);
+            since = Some(name.to_ns);
         }
         since.unwrap_or(at_ns)
     }
@@ -239,35 +228,31 @@ impl ThreadNames {
             } else if self.ids.asked.has(name.tid) {
                 self.ids.wait(name.tid, name.until_ns);
             }
-            self.kept.insert((name.tid, name.until_ns), name);
+            self.kept.push(row(name));
         }
-        if self.kept.len() > KEPT_MAX {
-            let now = clocks::read().monotonic;
-            self.kept.retain(|_, name| name.until_ns + KEPT_NS > now);
-            self.told.retain(|key| self.kept.contains_key(key));
+        if self.kept.count() > KEPT_MAX {
+            let old_ns = clocks::read().monotonic.saturating_sub(KEPT_NS);
+            self.kept.forget(old_ns);
+            self.told.retain(|(_, until_ns)| *until_ns > old_ns);
         }
     }
 
-    /// The thread that had this id at this time. It keeps its id for a while after it has ended.
-    fn name_at(
-        &self,
-        tid: u32,
-        at_ns: u64,
-        named: Option<Named>,
-        clocks: &Clocks,
-    ) -> Option<Answer> {
+    /// The thread that had this id at this time, until [`NOW`] if it still has its name. It keeps
+    /// its id for a while after it has ended.
+    fn name_at(&self, tid: u32, at_ns: u64, named: Option<Named>, clocks: &Clocks) -> Option<Row> {
         // At the moment of a rename it is the new name.
-        let left = self.kept.range((tid, at_ns + 1)..=(tid, u64::MAX)).next();
-        if let Some((_, name)) = left.filter(|(_, name)| name.start_ns <= at_ns) {
-            return Some(Answer::of(name));
+        let (before, left) = self.kept.around(tid.into(), at_ns);
+        if let Some(name) = left.first().filter(|name| name.from_ns <= at_ns) {
+            return Some(name.clone());
         }
         // Since boot, which includes the time that the machine slept.
         let at_boot = at_ns + clocks.boot.saturating_sub(clocks.monotonic);
-        let named = named.filter(|named| left.is_none() && named.start_ns <= at_boot + TICK_NS);
-        let named =
-            named.map(|n| Answer { tgid: n.tgid, comm: n.comm, next_ns: None, left_ns: None });
-        let ended = || self.kept.range((tid, 0)..=(tid, at_ns)).next_back();
-        named.or_else(|| ended().filter(|(_, name)| name.ended).map(|(_, name)| Answer::of(name)))
+        let named = named.filter(|named| left.is_empty() && named.start_ns <= at_boot + TICK_NS);
+        let named = named.map(|named| {
+            let row = Row::new(tid.into(), named.comm, at_ns);
+            Row { tgid: named.tgid.into(), to_ns: NOW, ..row }
+        });
+        named.or_else(|| before.last().filter(|name| name.exit_ns.is_some()).cloned())
     }
 
     /// How many ids have no name in the log, after the last look-up.
@@ -276,18 +261,17 @@ impl ThreadNames {
     }
 }
 
-/// PROCESS_SEEN: the name of a thread.
-fn seen(
-    builtin: &Builtin,
-    tid: u32,
-    tgid: u32,
-    since: u64,
-    comm: &[u8],
-    now: u64,
-    out: &mut Vec<u8>,
-) {
-    let seen = builtin.event("PROCESS_SEEN").int("pid", tid.into()).int("tgid", tgid.into());
-    seen.int("since", since as i64).text("comm", comm).finish(now, out);
+/// A name that a thread had, from the start of the thread on.
+fn row(left: LeftName) -> Row {
+    let LeftName { tid, tgid, comm, start_ns, until_ns, ended } = left;
+    let row = Row::new(tid.into(), comm, start_ns);
+    Row { tgid: tgid.into(), to_ns: until_ns, exit_ns: ended.then_some(until_ns), ..row }
+}
+
+/// PROCESS_SEEN: the name of a thread, and since when it has it.
+pub fn seen(builtin: &Builtin, row: &Row, since_ns: u64, time_ns: u64, out: &mut Vec<u8>) {
+    let seen = builtin.event("PROCESS_SEEN").int("pid", row.pid).int("tgid", row.tgid);
+    seen.int("since", since_ns as i64).text("comm", &row.comm).finish(time_ns, out);
 }
 
 /// The threads of an event.

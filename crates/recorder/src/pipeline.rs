@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The pipeline: the threads that take records from the rings to the log file, and how they end.
 
+mod ended;
+
+pub use ended::Ended;
+
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
 use crate::destination::Destination;
@@ -8,24 +12,20 @@ use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::follower::{self, Feed, Follower};
 use crate::snapshots::Sources;
+use crate::taps::Consumers;
 use crate::taps::seams::Seams;
-use crate::taps::{Consumers, File};
 use crate::watch::Watch;
-use crate::writer::{LogWriter, Names};
+use crate::writer::LogWriter;
 use klogger_engines::cpu_rings::CpuRings;
 use klogger_log::builder::RecordBuilder;
-use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::preamble::Preamble;
-use klogger_log::seen::Seen;
-use klogger_log::writer::{Summary, Writer};
+use klogger_log::writer::Writer;
 use klogger_os as os;
 use klogger_os::threads;
 use klogger_os::{Error, machine};
 use klogger_ring::RecordKinds;
 use klogger_ring::block::{Builtin, Followed, Outlet, Pool, Source, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
-use std::collections::BTreeMap;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,6 @@ const NAMING: Duration = Duration::from_secs(1);
 /// the writer thread.
 pub struct Pipeline {
     outlet: Outlet,
-    /// Engines say up to which time they have handed over everything.
     /// Hands the writer's thread its log. Dropped, if there will be none.
     log: Option<Sender<LogWriter>>,
     drains: Option<Arc<Drains>>,
@@ -65,20 +64,6 @@ pub struct Log {
     pub programs: bool,
     /// Who else gets what comes.
     pub consumers: Consumers,
-}
-
-/// A pipeline whose input has ended.
-pub struct Ended {
-    writer: Option<LogWriter>,
-    status: Arc<Status>,
-    /// The error with which listening for wake-ups ended early, if it did.
-    pub listener_error: Option<String>,
-    /// Warnings for the user.
-    pub notes: Vec<String>,
-    /// What happened to clocks and CPUs.
-    pub seen: Vec<Entry>,
-    /// CPUs that were not online at the beginning, and the last time at which they were not.
-    pub came: BTreeMap<u32, u64>,
 }
 
 impl Pipeline {
@@ -348,68 +333,6 @@ fn start_writer(
     let thread = threads::start("klogger/log", run)?;
     let _ = has_name.recv();
     Ok((log, thread))
-}
-
-impl Ended {
-    pub fn summary(&self) -> Summary {
-        self.file().map(File::summary).unwrap_or_default()
-    }
-
-    fn file(&self) -> Option<&File> {
-        self.writer.as_ref().map(LogWriter::file)
-    }
-
-    /// What the ledger says of those who got what came.
-    pub fn of_taps(&mut self, span: (u64, u64)) -> Vec<Entry> {
-        self.writer.as_mut().map(|writer| writer.of_taps(span)).unwrap_or_default()
-    }
-
-    /// The addresses of data in the events of the last file.
-    pub fn data(&self) -> Seen {
-        self.file().map_or_else(Seen::data, |file| file.data().clone())
-    }
-
-    /// What could not be written, for the ledger.
-    pub fn discarded(&self, why: &str) -> Vec<Entry> {
-        self.file().map(|file| file.discarded(why)).unwrap_or_default()
-    }
-
-    /// Of a ledger of the whole recording, what is for the last segment.
-    pub fn untold(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
-        match &mut self.writer {
-            Some(writer) => writer.file_mut().untold(entries),
-            None => entries,
-        }
-    }
-
-    /// What is said of segments that were removed.
-    pub fn removed(&self) -> Option<Entry> {
-        self.file().and_then(File::removed)
-    }
-
-    /// Why writing failed, if it did.
-    pub fn why_failed(&self) -> Option<String> {
-        self.status.failure.lock().ok()?.as_ref().map(io::Error::to_string)
-    }
-
-    pub fn failure(&self) -> Option<io::Error> {
-        self.status.failure.lock().ok().and_then(|mut f| f.take())
-    }
-
-    /// See [`LogWriter::settle`].
-    pub fn settle(&mut self) -> io::Result<u64> {
-        match &mut self.writer {
-            Some(writer) => writer.settle(),
-            None => Err(io::Error::other("the writer thread has panicked")),
-        }
-    }
-
-    pub fn finish(self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
-        match self.writer {
-            Some(writer) => writer.finish(names, ledger, end_ns),
-            None => Err(io::Error::other("the writer thread has panicked")),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 //! [`Seams`]: crate::taps::seams::Seams
 
 mod closer;
-pub(crate) mod names;
 mod shelf;
 #[cfg(test)]
 mod tests;

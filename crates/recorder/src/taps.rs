@@ -51,8 +51,8 @@ pub trait Tap: Send {
     fn block(&mut self, _batch: &Batch, _arrived: Arrived) {}
 
     /// Events of the recorder itself. Those that are returned go on to the next tap, and after the
-    /// last of them they wait to be written, together.
-    fn own(&mut self, records: Vec<u8>) -> Vec<u8> {
+    /// last of them they wait to be written, together. `sizes`: of all records.
+    fn own(&mut self, records: Vec<u8>, _sizes: &SizeTable) -> Vec<u8> {
         records
     }
 
@@ -94,7 +94,7 @@ pub fn list(of: Consumers, builtin: &Builtin, own_base: u64) -> Vec<Box<dyn Tap>
         threads.map(|threads| boxed(Naming::new(threads, builtin))),
         // Before those who follow, because it holds the recorder's own events back.
         finder.map(boxed),
-        feed.map(|feed| boxed(Follow::new(feed, builtin, own_base))),
+        feed.map(|feed| boxed(Follow::new(feed, own_base))),
         history.map(|history| boxed(Keep(history))),
     ];
     all.into_iter().flatten().collect()
@@ -198,7 +198,7 @@ impl Taps {
             if records.is_empty() {
                 break;
             }
-            records = tap.own(records);
+            records = tap.own(records, &self.sizes);
         }
         records
     }

@@ -13,7 +13,7 @@ use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
 use klogger_log::filter::FilterError;
 use klogger_log::merge::Selection;
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::rules::gaps::{self, Missing};
 use klogger_log::rules::tally::Tally;
@@ -113,7 +113,7 @@ fn pass(
     let (decoder, mut processes) = (Decoder::new(reader), Processes::new(reader));
     let mut merge = reader.merge(&Selection::default());
     while let Some(event) = merge.next() {
-        processes.see(&event);
+        processes.apply(&event);
         checker.see(&event, &decoder, &processes);
     }
     Ok((checker.finish(end), merge.damage().to_vec()))

@@ -10,8 +10,8 @@ use crate::terminal;
 use klogger_log::damage::Damage;
 use klogger_log::ledger::{Key, Ledger, TriggerCount};
 use klogger_log::merge::Selection;
+use klogger_log::names::{Processes, Row};
 use klogger_log::preamble::{Cost, Costs, EventClock};
-use klogger_log::process::{Processes, Row};
 use klogger_log::reader::Reader;
 use klogger_log::stats::{self, Count, Stats};
 use klogger_log::text::{escaped, escaped_lines};
@@ -386,7 +386,7 @@ fn names(reader: &Reader) -> HashMap<u32, String> {
     let mut table = Processes::with_history(reader);
     let mut merge = reader.merge(&Selection::default());
     while let Some(event) = merge.next() {
-        table.see(&event);
+        table.apply(&event);
     }
     let rows = table.into_rows(reader.span().1).into_iter().filter(|row| !row.comm.is_empty());
     let named = |row: Row| {

@@ -22,8 +22,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
+use klogger_log::names::Processes;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::text::escape_from;
 use klogger_os::threads;
@@ -129,7 +129,7 @@ pub fn write(
     let failed = |e: std::io::Error| Failure::new(format!("cannot write the output: {e}"));
     lines.begin(&mut out);
     while let Some(event) = merge.next() {
-        processes.see(&event);
+        processes.apply(&event);
         if !choice.includes(&event, &decoder, &processes) {
             continue;
         }

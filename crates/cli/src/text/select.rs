@@ -8,8 +8,8 @@ use klogger_log::event::EventRef;
 use klogger_log::filter::{Filter, FilterError, unknown_event};
 use klogger_log::format::{CPU_MAX, Kind, RECORDER_CPU};
 use klogger_log::merge::Selection;
+use klogger_log::names::Processes;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use std::ops::RangeInclusive;
 

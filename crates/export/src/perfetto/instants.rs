@@ -14,9 +14,9 @@ use crate::roles::owner;
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::ledger::Entry;
+use klogger_log::names::Processes;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::Processes;
 use klogger_schema::model::Place;
 use std::collections::HashMap;
 

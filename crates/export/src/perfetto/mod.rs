@@ -23,8 +23,8 @@ use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::ledger::{Entry, Key, Severity};
 use klogger_log::merge::Selection;
+use klogger_log::names::Processes;
 use klogger_log::origin::Origin;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use line::Line;
 use packets::{clocks, exec, fork, mark, system};
@@ -145,7 +145,7 @@ impl Conversion {
             Role::Fork => self.instants.forget(int_of(event, "pid").unwrap_or(-1)),
             _ => {}
         }
-        self.processes.see(event);
+        self.processes.apply(event);
         if let Role::Exit = role {
             self.instants.exit(
                 int_of(event, "pid").unwrap_or(-1),

@@ -14,8 +14,8 @@ use klogger_log::damage::Damage;
 use klogger_log::event::EventRef;
 use klogger_log::ledger::{Entry, Key as Cause, Severity};
 use klogger_log::merge::Selection;
+use klogger_log::names::Processes;
 use klogger_log::origin::Origin;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::stacks::Stacks;
 use klogger_schema::layout::EventLayout;
@@ -154,7 +154,7 @@ pub fn walk(reader: &Reader, kind: &Kind, report: Report, take: &mut dyn FnMut(S
     let (mut done, total) = (0, reader.totals().0);
     while let Some(event) = merge.next() {
         let builtin = builtin[event.index];
-        walk.processes.see(&event);
+        walk.processes.apply(&event);
         if serials.missing(&event) || builtin == Some(Builtin::Lost) {
             walk.lost(event.origin);
         }

@@ -12,9 +12,9 @@ pub mod parse;
 
 use crate::decode::Decoder;
 use crate::event::{EventRef, Value};
+use crate::names::Processes;
 use crate::origin::Thread;
 use crate::preamble::Preamble;
-use crate::process::Processes;
 use klogger_schema::model::{Decode, Shape};
 use klogger_schema::nearest::did_you_mean;
 use parse::{Expr, Op, Operand};

@@ -20,7 +20,7 @@ pub use bind::{Log, faults};
 use crate::decode::Decoder;
 use crate::event::EventRef;
 use crate::filter::{Filter, FilterError};
-use crate::process::Processes;
+use crate::names::Processes;
 use key::{From, Key};
 use klogger_schema::model::{self, Rule};
 use tally::{Id, Tally};

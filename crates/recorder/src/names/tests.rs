@@ -104,7 +104,7 @@ fn a_name_that_a_thread_has_left() {
         ended: comm != b"first",
     };
     for name in [left(100, 200, b"first"), left(100, 300, b"second"), left(400, 500, b"new")] {
-        story.names.kept.insert((name.tid, name.until_ns), name);
+        story.names.kept.push(row(name));
     }
     let expected = [
         (150, vec![("first", 150), ("second", 200)]),

@@ -90,7 +90,7 @@ impl History {
                 waiting,
                 needed_ns: u64::MAX,
                 whole_ns: preamble.clock.start_ns,
-                known: Known::new(&preamble.events),
+                known: Known::new(preamble),
                 preamble: Arc::new(preamble.clone()),
                 next: BTreeMap::new(),
                 programs_ns: None,

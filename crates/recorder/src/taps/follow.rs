@@ -7,12 +7,11 @@ use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
 use klogger_log::record::SizeTable;
 use klogger_log::writer::EventBlock;
-use klogger_ring::block::{Builtin, Source};
+use klogger_ring::block::Source;
 
 pub struct Follow {
     /// Until the end.
     feed: Option<Feed>,
-    sizes: SizeTable,
     /// Not later than any of the recorder's own events.
     own_base: u64,
     /// The serial number of the next one.
@@ -20,15 +19,13 @@ pub struct Follow {
 }
 
 impl Follow {
-    pub fn new(feed: Feed, builtin: &Builtin, own_base: u64) -> Follow {
-        let sizes = SizeTable::new(builtin.0.iter());
-        Follow { feed: Some(feed), sizes, own_base, own_serial: 0 }
+    pub fn new(feed: Feed, own_base: u64) -> Follow {
+        Follow { feed: Some(feed), own_base, own_serial: 0 }
     }
 }
 
 impl Tap for Follow {
     fn declared(&mut self, addition: &Addition) {
-        self.sizes.add(&addition.events);
         self.feed.iter().for_each(|feed| feed.add(addition));
     }
 
@@ -37,8 +34,8 @@ impl Tap for Follow {
     }
 
     /// At once: they do not wait until the log gets them.
-    fn own(&mut self, records: Vec<u8>) -> Vec<u8> {
-        let events = self.sizes.records(&records).count() as u64;
+    fn own(&mut self, records: Vec<u8>, sizes: &SizeTable) -> Vec<u8> {
+        let events = sizes.records(&records).count() as u64;
         let (origin, time_base) = (Origin::Recorder, self.own_base);
         let block =
             EventBlock { origin, time_base, first_serial: self.own_serial, records: &records };

@@ -10,9 +10,10 @@ use super::{Batch, Tap, Written};
 use crate::destination::Destination;
 use crate::file;
 use crate::hung::{Watched, watched};
-use crate::segments::names::Names;
 use crate::segments::{Plan, SegmentEnd, Shelf, room};
+use klogger_log::event::Layouts;
 use klogger_log::ledger::{Entry, Key};
+use klogger_log::names::{Processes, is_about_threads};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Addition, Preamble, Segment};
 use klogger_log::segments;
@@ -31,6 +32,8 @@ use std::time::{Duration, Instant};
 const DRAINED_NS: u64 = 1_000_000_000;
 /// Bytes of a segment for its ledger, index and tables.
 const TAIL: u64 = 64 << 10;
+/// Threads that a segment has from those before it, at most.
+const THREADS_MAX: usize = 32 << 10;
 /// After a new segment could not be begun.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -45,7 +48,9 @@ pub struct Seams {
     due: Instant,
     /// Bytes before the first block of the segment.
     head: u64,
-    names: Names,
+    /// Events about threads.
+    about: Layouts,
+    threads: Processes,
     /// By stream, of this segment: how many events were lost, and between which times.
     lost: BTreeMap<Origin, (u64, u64, u64)>,
     /// By place: what the ledgers of earlier segments have.
@@ -65,10 +70,13 @@ impl Seams {
         preamble: Preamble,
         head: u64,
     ) -> Seams {
+        let mut about = Layouts::default();
+        about.add(&preamble.events, is_about_threads);
         Seams {
             head,
             due: due(&plan, Instant::now()),
-            names: Names::new(&preamble),
+            about,
+            threads: Processes::of_blocks(&preamble),
             plan,
             shelf,
             mode,
@@ -128,7 +136,7 @@ impl Seams {
         let now_ns = os::monotonic_ns();
         let old = self.preamble.segment.clone().unwrap_or_default();
         // A thread that ended before that has no events any more.
-        let threads = self.names.known(&self.preamble, now_ns.saturating_sub(DRAINED_NS));
+        let threads = self.threads.known(now_ns.saturating_sub(DRAINED_NS), THREADS_MAX);
         let number = old.number + 1;
         let mut preamble = self.preamble.clone();
         preamble.segment = Some(Segment { number, start_ns: now_ns, threads, ..old });
@@ -211,13 +219,15 @@ impl Tap for Seams {
                 preamble.decodings.push(decoding.clone());
             }
         }
-        self.names.learn(preamble);
+        self.about.add(&addition.events, is_about_threads);
+        self.threads.learn(&preamble.events);
     }
 
     /// Notes what a block says of threads, and how many events were lost before its events.
     fn logged(&mut self, batch: &Batch, written: &Written) {
         let EventBlock { origin, time_base, .. } = batch.block;
-        self.names.see(batch.records(), time_base, &self.preamble);
+        let event = |record| self.about.event(&record, origin, time_base);
+        batch.records().filter_map(event).for_each(|event| self.threads.apply(&event));
         let Extent { lost, last_ns, .. } = written.extent;
         if lost > 0 {
             let found = self.lost.entry(origin).or_insert((0, u64::MAX, 0));

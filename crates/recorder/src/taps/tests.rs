@@ -147,7 +147,7 @@ impl Tap for Noted {
         let times: Vec<u64> = batch.records().map(|r| r.time(BASE) - BASE).collect();
         self.note(format!("block {} {times:?}", arrived.events));
     }
-    fn own(&mut self, records: Vec<u8>) -> Vec<u8> {
+    fn own(&mut self, records: Vec<u8>, _: &SizeTable) -> Vec<u8> {
         self.note(format!("own {}", records.len()));
         if self.holds { Vec::new() } else { records }
     }
@@ -286,7 +286,7 @@ fn a_follower_gets_all_that_comes_and_ends_with_it() {
     let (builtin, times) = (builtin(), Times::default());
     let follower = Box::new(times.clone());
     let (feed, thread) = follower::start(follower, &preamble(&builtin), &[0], None).unwrap();
-    let mut story = Story::new(vec![boxed(Follow::new(feed, &builtin, BASE))]);
+    let mut story = Story::new(vec![boxed(Follow::new(feed, BASE))]);
     let last = Arrived { events: 1, unwritable: true };
     story.own(marks(&builtin, [1, 4]));
     story.come(block(Origin::Cpu(0), &marks(&builtin, [2, 3])), ARRIVED);

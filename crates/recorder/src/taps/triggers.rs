@@ -7,7 +7,7 @@ use crate::actions::watcher::Watcher;
 use crate::actions::{FiredBy, Hit, Tallies};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
-use klogger_log::record::{Header, Record};
+use klogger_log::record::{Header, Record, SizeTable};
 use klogger_log::trigger::Trigger;
 use klogger_log::trigger::matcher;
 use klogger_ring::block::Source;
@@ -151,7 +151,7 @@ impl Tap for Finder {
     }
 
     /// Holds them back if hits may have to be sorted in among them.
-    fn own(&mut self, records: Vec<u8>) -> Vec<u8> {
+    fn own(&mut self, records: Vec<u8>, _: &SizeTable) -> Vec<u8> {
         match &mut self.watcher {
             Some(watcher) => {
                 watcher.own(&records);
@@ -223,7 +223,6 @@ impl Hits {
 mod tests {
     use super::*;
     use klogger_log::builder::RecordBuilder;
-    use klogger_log::record::SizeTable;
     use klogger_log::trigger::parse;
     use klogger_toolchain::bundled;
     use std::sync::mpsc::{Receiver, sync_channel};

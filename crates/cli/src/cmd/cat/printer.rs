@@ -6,8 +6,8 @@ use crate::text::select::{Choice, Extent, Log, SelectArgs};
 use crate::text::{Context, Format, Lines};
 use klogger_log::decode::{Decoder, has_code};
 use klogger_log::event::EventRef;
+use klogger_log::names::Processes;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::Processes;
 use klogger_log::symbols::Symbols;
 use std::io::Write;
 
@@ -76,7 +76,7 @@ impl<'a> Printer<'a> {
     /// The preamble has become longer.
     pub fn learn(&mut self, preamble: &Preamble) -> Result<(), Failure> {
         if let Some(mut state) = self.state.take() {
-            state.processes.extend(preamble);
+            state.processes.learn(&preamble.events);
             self.state = Some(State { decoder: state.decoder.extend(preamble), ..state });
         }
         self.resolve(preamble)
@@ -105,7 +105,7 @@ impl<'a> Printer<'a> {
     pub fn event(&mut self, event: &EventRef, late: bool) {
         let Some(state) = &mut self.state else { return };
         let State { start_ns, decoder, processes, lines, .. } = state;
-        processes.see(event);
+        processes.apply(event);
         let Some((choice, lines)) = lines else { return };
         if choice.selection.to_ns.is_some_and(|to| event.time_ns > to) {
             // A late one may still come in time.

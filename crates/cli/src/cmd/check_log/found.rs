@@ -8,7 +8,7 @@ use crate::text::layout::wrap;
 use crate::text::select::SelectArgs;
 use crate::text::{Context, FORMATS};
 use klogger_log::decode::Decoder;
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::rules::tally::{Id, Tally, Undecided, Violation, Why};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl<'a> Found<'a> {
             && let Some(event) = merge.next()
             && let Some(lines) = &mut lines
         {
-            processes.see(&event);
+            processes.apply(&event);
             let Some(text) = self.events.get_mut(&Id::of(&event)) else { continue };
             let context =
                 Context { decoder: &decoder, processes: &processes, start_ns: self.start };

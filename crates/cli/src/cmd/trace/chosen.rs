@@ -16,7 +16,7 @@ use crate::schemata;
 use klogger_log::builtin::Builtin;
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decode, Schema};
 use klogger_schema::vocabulary::PLACE;

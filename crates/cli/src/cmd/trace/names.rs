@@ -4,7 +4,7 @@
 //! its thread had started before the event.
 
 use klogger_log::event::{EventRef, Value};
-use klogger_log::process::Processes;
+use klogger_log::names::Processes;
 use klogger_os::clocks;
 use klogger_os::processes::{self, Named};
 use klogger_schema::model::Decode;
@@ -83,7 +83,7 @@ impl Names {
                 processes.found_anew(tid.into(), named.tgid.into(), named.comm, since_ns);
             }
             Some(_) => {}
-            None => processes.found(tid.into(), named.tgid.into(), named.comm),
+            None => processes.found(tid.into(), named.tgid.into(), &named.comm),
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::text::json::Objects;
 use crate::text::{Context, Lines};
 use klogger_log::decode::{self, Decoder};
 use klogger_log::event::{EventRef, Value};
+use klogger_log::names::Processes;
 use klogger_log::preamble::{Addition, Preamble};
-use klogger_log::process::Processes;
 use klogger_log::symbols::Symbols;
 use klogger_os::{machine, processes};
 use klogger_recorder::Follower;
@@ -127,7 +127,7 @@ impl State {
         self.preamble.schemas.extend(addition.schemas.iter().cloned());
         self.preamble.events.extend(addition.events.iter().cloned());
         self.preamble.decodings.extend(addition.decodings.iter().cloned());
-        self.processes.extend(&self.preamble);
+        self.processes.learn(&self.preamble.events);
         State { decoder: self.decoder.extend(&self.preamble), ..self }
     }
 }
@@ -154,7 +154,7 @@ impl Follower for Printer {
 
     fn event(&mut self, event: &EventRef, late: bool) {
         let Some(state) = &mut self.state else { return };
-        state.processes.see(event);
+        state.processes.apply(event);
         state.joined.see(event);
         if state.is_own(event) {
             return;

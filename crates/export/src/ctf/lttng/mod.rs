@@ -21,8 +21,8 @@ use classes::{Arg, Classes, Field, push_fields};
 use interrupts::{Part, call_name};
 use klogger_log::damage::Damage;
 use klogger_log::event::{EventRef, Value};
+use klogger_log::names::Processes;
 use klogger_log::origin::Origin;
-use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_os::outputs::{Folder, Old};
 use klogger_schema::layout::EventLayout;
@@ -132,7 +132,7 @@ impl Lttng {
     }
 
     fn push(&mut self, event: &EventRef, streams: &mut Streams) -> io::Result<()> {
-        self.processes.see(event);
+        self.processes.apply(event);
         let role = self.roles[event.index];
         let at = At { origin: event.origin, time_ns: event.time_ns, serial: event.serial };
         if let Origin::Cpu(number) = event.origin {
