@@ -98,6 +98,8 @@ struct Live {
     born_ns: u64,
     /// An event of this time named it; 0 if any event may name it anew.
     named_ns: u64,
+    /// The same for its command.
+    command_ns: u64,
 }
 
 /// The table as of the last event that was applied.

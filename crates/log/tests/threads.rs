@@ -49,7 +49,15 @@ impl Story {
         let rename = record(&self.preamble, "PROCESS_RENAME").int("pid", pid);
         rename.text("comm", comm.as_bytes()).finish(START + at, &mut out);
         let exec = record(&self.preamble, "PROCESS_EXEC").int("pid", pid).int("old_pid", of);
-        exec.text("filename", b"/bin/program").finish(START + at + 1, &mut out);
+        let filename = format!("/bin/{comm}");
+        exec.text("filename", filename.as_bytes()).finish(START + at + 1, &mut out);
+        out
+    }
+
+    fn rename(&self, pid: i64, comm: &str, at: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let rename = record(&self.preamble, "PROCESS_RENAME").int("pid", pid);
+        rename.text("comm", comm.as_bytes()).finish(START + at, &mut out);
         out
     }
 
@@ -73,29 +81,49 @@ fn orders<T: Clone>(of: &[T]) -> Vec<Vec<T>> {
     (0..of.len()).flat_map(first).collect()
 }
 
-#[test]
-fn the_order_of_blocks_changes_nothing() {
-    let story = Story::new();
-    // The end of the thread that had the id before, and all of the next one.
-    let of_next = [story.fork(10, 20, 10), story.exec(20, 20, "cc1", 20), story.exit(20, 30)];
-    let blocks = [vec![story.exit(20, 5)], of_next.to_vec()].concat();
-    let expected = Row {
-        tgid: 20,
-        parent: 10,
-        command: b"/bin/program".to_vec(),
-        from_ns: START + 20,
-        to_ns: START + 20,
-        exit_ns: Some(START + 30),
-        ..Row::new(20, b"cc1".to_vec(), START + 20)
-    };
+/// In all orders, with the thread that had the id before and without it.
+fn check_orders(story: &Story, blocks: &[Vec<u8>], expected: &Row) {
     for before in [Vec::new(), story.exists(20, "old", 2)] {
-        for order in orders(&blocks) {
+        for order in orders(blocks) {
             let mut table = Processes::of_blocks(&story.preamble);
             story.apply(&mut table, &before);
             order.iter().for_each(|block| story.apply(&mut table, block));
-            assert_eq!(table.row(20), Some(&expected), "{order:?}");
+            assert_eq!(table.row(20), Some(expected), "{order:?}");
         }
     }
+}
+
+#[test]
+fn the_order_of_blocks_changes_nothing() {
+    let story = Story::new();
+    let (first, second) = (story.exec(20, 20, "sh", 20), story.exec(20, 20, "cc1", 25));
+    // The end of the thread that had the id before, and all of the next one.
+    let blocks = [story.exit(20, 5), story.fork(10, 20, 10), first, second, story.exit(20, 30)];
+    let expected = Row {
+        tgid: 20,
+        parent: 10,
+        command: b"/bin/cc1".to_vec(),
+        from_ns: START + 25,
+        to_ns: START + 25,
+        exit_ns: Some(START + 30),
+        ..Row::new(20, b"cc1".to_vec(), START + 25)
+    };
+    check_orders(&story, &blocks, &expected);
+}
+
+#[test]
+fn a_thread_has_nothing_of_the_one_with_its_id_before() {
+    let story = Story::new();
+    let blocks = [story.exit(20, 5), story.fork(10, 20, 10), story.rename(20, "worker", 20)];
+    let (from_ns, to_ns) = (START + 20, START + 20);
+    let expected =
+        Row { tgid: 20, parent: 10, from_ns, to_ns, ..Row::new(20, b"worker".to_vec(), from_ns) };
+    check_orders(&story, &blocks, &expected);
+    // Also if its beginning was lost.
+    let mut table = Processes::of_blocks(&story.preamble);
+    let blocks = [story.rename(20, "worker", 20), story.exit(20, 5)];
+    blocks.iter().for_each(|block| story.apply(&mut table, block));
+    assert_eq!(table.row(20).unwrap().exit_ns, None);
 }
 
 #[test]

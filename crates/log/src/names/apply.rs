@@ -8,7 +8,8 @@ use crate::event::EventRef;
 impl Live {
     /// A thread that an event of this time has told, with its name.
     fn new(row: Row, at_ns: u64) -> Live {
-        Live { row, existed: None, renamed: false, born_ns: at_ns, named_ns: at_ns }
+        let [born_ns, named_ns, command_ns] = [at_ns; 3];
+        Live { row, existed: None, renamed: false, born_ns, named_ns, command_ns }
     }
 }
 
@@ -79,9 +80,11 @@ impl Processes {
         if told.parent >= 0 {
             (known.parent, known.prio, known.policy) = (told.parent, told.prio, told.policy);
         }
-        if known.command.is_empty() {
-            known.command = told.command;
+        // The name may be the only thing that is newer.
+        if old.command_ns <= at_ns {
+            (known.command, old.command_ns) = (told.command, at_ns);
         }
+        known.seen = told.seen;
     }
 
     /// The thread takes the place of another one with its id.
@@ -164,7 +167,9 @@ impl Processes {
         live.existed = None;
         // If another thread executes a program, that of the process has ended before.
         live.row.exit_ns = live.row.exit_ns.filter(|exit_ns| *exit_ns > at_ns);
-        live.row.command = file.to_vec();
+        if at_ns >= live.command_ns {
+            (live.row.command, live.command_ns) = (file.to_vec(), at_ns);
+        }
         if live.row.tgid < 0 {
             live.row.tgid = pid;
         }
@@ -181,6 +186,9 @@ impl Processes {
 
     fn set_exit(&mut self, pid: i64, at_ns: u64) {
         match self.threads.get_mut(&pid) {
+            // One before its name is of a thread that had the id before; but a thread that ends may
+            // have been listed afterwards.
+            Some(live) if at_ns < live.named_ns && live.existed.is_none() => {}
             Some(live) if at_ns >= live.born_ns => {
                 live.row.exit_ns = live.row.exit_ns.max(Some(at_ns));
             }
@@ -197,7 +205,7 @@ impl Processes {
     fn set_name(&mut self, pid: i64, comm: &[u8], at_ns: u64, renamed: bool) {
         let Some(live) = self.threads.get_mut(&pid) else {
             let new = Live::new(Row::new(pid, comm.to_vec(), at_ns), at_ns);
-            return self.put(Live { renamed, born_ns: 0, ..new });
+            return self.put(Live { renamed, born_ns: 0, command_ns: 0, ..new });
         };
         if at_ns < live.named_ns {
             return;
