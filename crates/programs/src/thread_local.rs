@@ -24,6 +24,8 @@ use std::fs::File;
 const TABLE_MAX: u64 = 128 << 20;
 /// Places of a file where the loader notes the same.
 const NOTES_MAX: usize = 16;
+/// Segments with code: linkers make one.
+const CODE_MAX: usize = 16;
 /// In <elf.h>: the program can be loaded anywhere, and is no library.
 const DF_1_PIE: u64 = 0x0800_0000;
 
@@ -52,8 +54,8 @@ pub enum Note {
     /// A function, and its argument: that number, or the address of a module, an offset and a
     /// generation.
     Descriptor(u64),
-    /// The number of a module; the offset in the block of its variables is this.
-    Module(u64, u64),
+    /// The number of a module, and the offset in the block of its variables; or the latter is this.
+    Module(u64, Option<u64>),
 }
 
 impl ThreadLocal {
@@ -88,7 +90,10 @@ pub fn find(file: File, name: &str) -> Result<Option<ThreadLocal>, Wrong> {
     };
     let is_code = |s: &&ProgramHeader| s.p_flags & abi::PF_X != 0;
     let code = elf.segments_of(abi::PT_LOAD).filter(is_code);
-    let code = code.map(|s| (s.p_offset, s.p_vaddr, s.p_filesz)).collect();
+    let code: Vec<_> = code.map(|s| (s.p_offset, s.p_vaddr, s.p_filesz)).collect();
+    if code.len() > CODE_MAX {
+        return Err(damaged());
+    }
     Ok(Some(ThreadLocal { access, code }))
 }
 
@@ -158,8 +163,12 @@ fn notes(elf: &Elf, number: u64, value: u64) -> Result<Vec<Note>, Wrong> {
         match rela.r_type {
             abi::R_X86_64_TPOFF64 if is_it => found.push(Note::Offset(rela.r_offset)),
             abi::R_X86_64_TLSDESC if is_it => found.push(Note::Descriptor(rela.r_offset)),
-            abi::R_X86_64_DTPMOD64 if symbol == number || symbol == 0 => {
-                found.push(Note::Module(rela.r_offset, value));
+            // Another file may have the variable that the loader has chosen.
+            abi::R_X86_64_DTPMOD64 if symbol == number => {
+                found.push(Note::Module(rela.r_offset, None));
+            }
+            abi::R_X86_64_DTPMOD64 if symbol == 0 => {
+                found.push(Note::Module(rela.r_offset, Some(value)));
             }
             _ => {}
         }

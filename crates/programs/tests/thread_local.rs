@@ -93,7 +93,7 @@ fn of_a_library_the_loader_notes_it() {
     };
     assert!(matches!(note(&["-ftls-model=initial-exec"])[..], [Note::Offset(_)]));
     assert!(matches!(note(&["-mtls-dialect=gnu2"])[..], [Note::Descriptor(_)]));
-    assert!(matches!(note(&["-mtls-dialect=gnu"])[..], [Note::Module(_, _)]));
+    assert!(matches!(note(&["-mtls-dialect=gnu"])[..], [Note::Module(_, None)]));
     // The linker resolves the symbol, and leaves its offset to the loader; or others of the file
     // have one as well, which is not that of this variable.
     for symbolic in ["-Wl,-Bsymbolic", "-Wl,-z,now"] {

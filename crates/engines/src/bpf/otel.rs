@@ -14,6 +14,7 @@ use klogger_os::code_events::{CodeEvent, CodeEvents, MapKind, What};
 use klogger_os::maps::{self, Line};
 use klogger_os::{Error, Mapping, machine, process_memory, processes, threads};
 use klogger_programs::thread_local::ThreadLocal;
+use klogger_toolchain::host_kernel;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use place::VariablePlace;
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WAITING: usize = 4096;
 const EACH_ROUND: u32 = 100;
 const SOME_ROUNDS: u32 = 50;
+/// Files of one process that are waited for.
+const OF_PROCESS: usize = 8;
 
 /// The processes of a recording.
 pub struct Otel {
@@ -43,8 +46,14 @@ pub struct Otel {
 #[derive(Default)]
 struct Shared {
     end: AtomicBool,
+    /// When it has begun to look at processes, if it does so; 0 if it waits.
+    looks_ns: AtomicU64,
+    /// 1: those that were there were not all known when the recording began.
+    slow: AtomicU64,
     /// Processes for which the table had no room.
     full: AtomicU64,
+    /// Processes that could not be remembered until their loader has noted where it is.
+    crowded: AtomicU64,
     /// Records of what processes mapped that were lost.
     lost: AtomicU64,
     /// Processes that have the variable, but it is not known where.
@@ -62,6 +71,12 @@ impl Otel {
                        variables is not known";
             return Err(Error::new(why).help("record without it"));
         }
+        // Programs of the kernel know processes by its own numbers.
+        host_kernel::check_pid_namespace().map_err(|_| {
+            let why = "`context otel` is not for recordings from inside a pid namespace (a \
+                       container): numbers of processes differ";
+            Error::new(why).help("record without it, or run klogger on the host")
+        })?;
         let table = MapHandle::try_from(&map)
             .map_err(|e| Error::new(format!("cannot use the map '{OTEL_PLACES}': {e}")))?;
         let object = objects.iter().find(|o| o.object.maps().any(|m| m.name() == OTEL_UNREAD));
@@ -79,8 +94,17 @@ impl Otel {
         let run = move || watch(processes, &events, &tell, &end);
         // It is not joined: it may hang.
         drop(threads::start("klogger-otel", run)?);
-        let _ = first.recv_timeout(PATIENCE);
+        if first.recv_timeout(PATIENCE).is_err() {
+            shared.slow.store(1, Ordering::Relaxed);
+        }
         Ok(Some(Otel { shared, unread, ended }))
+    }
+
+    /// 1 if it looks at a process for so long that others are not looked at.
+    fn hangs(&self) -> u64 {
+        let since_ns = self.shared.looks_ns.load(Ordering::Relaxed);
+        let now_ns = klogger_os::monotonic_ns();
+        u64::from(since_ns > 0 && now_ns.saturating_sub(since_ns) > PATIENCE.as_nanos() as u64)
     }
 
     /// Which events may have no request, although their threads had one.
@@ -89,8 +113,14 @@ impl Otel {
         let causes = [
             (self.unread.word(0).load(Ordering::Relaxed), "records of threads could not be read"),
             (count(&self.shared.full), "processes were too many for the table"),
+            (count(&self.shared.crowded), "processes were too many to wait for their loader"),
             (count(&self.shared.unknown), "processes have it where it was not found"),
             (count(&self.shared.lost), "records of what processes map came too fast"),
+            (
+                count(&self.shared.slow),
+                "first look at processes took longer than the recording waits",
+            ),
+            (self.hangs(), "look at processes has not ended: a file system may not answer"),
         ];
         let entry = |(count, why): (u64, &str)| {
             Entry::new(Key::RequestUnknown).count(count).detail(&format!("{count} {why}"))
@@ -108,14 +138,23 @@ impl Drop for Otel {
 
 /// The thread. `first`: hears of the first look. When it returns, `end` is dropped.
 fn watch(mut processes: Processes, events: &CodeEvents, first: &Sender<()>, _end: &Sender<()>) {
+    let shared = processes.shared.clone();
+    let begins = || shared.looks_ns.store(klogger_os::monotonic_ns(), Ordering::Relaxed);
+    let ended = || shared.looks_ns.store(0, Ordering::Relaxed);
+    begins();
     processes.look_at_all();
+    ended();
     let _ = first.send(());
     let mut found = Vec::new();
-    while !processes.shared.end.load(Ordering::Relaxed) {
-        let lost = events.take(&mut found);
-        processes.shared.lost.fetch_add(lost, Ordering::Relaxed);
-        found.drain(..).for_each(|event| processes.event(&event));
+    while !shared.end.load(Ordering::Relaxed) {
+        shared.lost.fetch_add(events.take(&mut found), Ordering::Relaxed);
+        for event in found.drain(..) {
+            begins();
+            processes.event(&event);
+        }
+        begins();
         processes.look_again();
+        ended();
         std::thread::sleep(INTERVAL);
     }
 }
@@ -206,10 +245,22 @@ impl Processes {
         mapper.rounds += 1;
         match found {
             Some(place) => self.add(pid, place, mapper.stack),
-            None if self.waiting.len() < WAITING => self.waiting.push(mapper),
-            None => drop(self.shared.full.fetch_add(1, Ordering::Relaxed)),
+            None => self.wait(mapper),
         }
         self.count_waiting();
+    }
+
+    /// A process may map a file again and again, and many files.
+    fn wait(&mut self, mapper: Mapper) {
+        let key = |mapper: &Mapper| (mapper.pid, mapper.stack, mapper.base);
+        if self.waiting.iter().any(|other| key(other) == key(&mapper)) {
+            return;
+        }
+        let own = self.waiting.iter().filter(|other| other.pid == mapper.pid).count();
+        match self.waiting.len() < WAITING && own < OF_PROCESS {
+            true => self.waiting.push(mapper),
+            false => drop(self.shared.crowded.fetch_add(1, Ordering::Relaxed)),
+        }
     }
 
     fn look_again(&mut self) {
@@ -244,8 +295,9 @@ impl Processes {
         if let Some((place, stack)) = self.places.get(&parent).copied() {
             self.add(pid, place, stack);
         }
-        let waits = self.waiting.iter().find(|mapper| mapper.pid == parent).cloned();
-        if let Some(mapper) = waits {
+        let of_parent = |mapper: &&Mapper| mapper.pid == parent;
+        let waiting: Vec<_> = self.waiting.iter().filter(of_parent).cloned().collect();
+        for mapper in waiting {
             self.find(Mapper { pid, rounds: 0, ..mapper });
         }
     }

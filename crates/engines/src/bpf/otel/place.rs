@@ -74,7 +74,8 @@ pub fn place(
             }
             // Since when the module has this number is not noted: a thread that has not used it
             // yet may have the block of a library that was unloaded before.
-            in_module(word(base.wrapping_add(at))?, offset, 0)
+            let at = base.wrapping_add(at);
+            in_module(word(at)?, offset.map_or_else(|| word(at.wrapping_add(8)), Some)?, 0)
         }
     };
     notes.iter().find_map(noted)
@@ -122,10 +123,13 @@ mod tests {
             found(offset, &[(0x1020, distance)], false),
             Some(VariablePlace::fixed(distance))
         );
-        let of_module = Note::Module(0x20, 8);
+        let of_module = Note::Module(0x20, Some(8));
         assert_eq!(found(of_module, &[(0x1020, 0)], true), None);
         assert_eq!(found(of_module, &[(0x1020, 3)], true), module(8, 3, 0));
         assert_eq!(found(of_module, &[(0x1020, 3)], false), None);
+        let of_any = Note::Module(0x20, None);
+        assert_eq!(found(of_any, &[(0x1020, 3)], true), None);
+        assert_eq!(found(of_any, &[(0x1020, 3), (0x1028, 16)], true), module(16, 3, 0));
     }
 
     #[test]
@@ -152,7 +156,8 @@ mod tests {
         /// Programs write what they like where the loader's notes are.
         #[test]
         fn any_memory_has_a_place_of_a_sound_size_or_none(
-            base: u64, at: u64, offset in 0u64..64, words: [u64; 4], kind in 0u8..3, glibc: bool,
+            base: u64, at: u64, offset in proptest::option::of(0u64..64), words: [u64; 4],
+            kind in 0u8..3, glibc: bool,
         ) {
             let note = match kind {
                 0 => Note::Offset(at),
