@@ -164,6 +164,9 @@ def test_a_server_has_a_certificate(recorder, stripped, authority, monkeypatch):
         (text,) = told(recorder, stranger)
         assert server.url in text and "certificate" in text, text
         assert server.asked == []
+        # What is named and cannot be read is not replaced by others.
+        monkeypatch.setenv("SSL_CERT_FILE", str(own.with_name("absent")))
+        assert len(told(recorder, recorded(recorder, program))) == 1
         monkeypatch.setenv("SSL_CERT_FILE", str(own))
         known = recorded(recorder, program)
         assert path in server.asked

@@ -6,6 +6,7 @@ is missing.
 import ctypes
 import json
 import os
+import platform
 import resource
 import struct
 import subprocess
@@ -14,6 +15,10 @@ from pathlib import Path
 
 import pytest
 from conftest import as_nobody, wait_for
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="it makes system calls by their numbers on x86-64"
+)
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 RECORD = ["record", "-s", "scheduler", "--", "true"]
@@ -72,7 +77,8 @@ def test_it_says_what_the_machine_says(doctor, recorder):
     assert (state(said, "hardware counters") == "ok") is counts_cycles()
     (source,) = Path("/sys/devices/system/clocksource").glob("*0/current_clocksource")
     assert said["clock source"]["found"] == source.read_text().strip()
-    assert (state(said, "modules") == "ok") is Path("/proc/modules").exists()
+    if not Path("/proc/modules").exists():
+        assert state(said, "modules") == "missing"
     engines = json.loads(recorder.command("list", "--engines", "--format", "json").out)
     available = {engine["name"]: engine["available"] for engine in engines}
     assert (state(said, "user engine") == "ok") is available["user"]
@@ -92,12 +98,14 @@ def test_for_people(doctor):
     done = doctor.run()
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
-    assert all(len(line) <= 80 for line in lines), max(lines, key=len)
+    # One word may be as long as it likes, such as the path of a program.
+    assert all(len(line) <= 80 or len(line.split()) < 5 for line in lines), max(lines, key=len)
     assert lines[0] == "This process" and any(line.startswith("  ok ") for line in lines)
     assert "can be recorded" in done.stdout
-    short = doctor.run("--missing").stdout.splitlines()
+    nothing = {**os.environ, "PATH": "/nowhere"}
+    short = doctor.run("--missing", env=nothing).stdout.splitlines()
     assert not any(line.startswith("  ok ") for line in short)
-    assert [line for line in short if line.startswith("  ")] and len(short) < len(lines)
+    assert any(line.startswith("  missing  clang ") for line in short) and len(short) < len(lines)
 
 
 def test_without_privilege(public):
@@ -150,7 +158,10 @@ def test_without_programs(doctor, tmp_path):
 
 def test_with_limits(doctor, tmp_path):
     few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))}
-    said = doctor.says(**few)
+    # A recording raises the limit, if it may.
+    may = int(Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16) >> 24 & 1
+    assert (state(doctor.says(**few), "open files") == "ok") is bool(may)
+    said = doctor.says(before=["setpriv", "--bounding-set=-sys_resource"], **few)
     assert state(said, "open files") == "limited" and "512" in said["open files"]["found"]
     mounted = f'mount -t tmpfs -o size=1m none {tmp_path} && cd {tmp_path} && exec "$@"'
     said = doctor.says(before=["unshare", "--mount", "sh", "-c", mounted, "sh"])

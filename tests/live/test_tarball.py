@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SIZE_MAX = 40_000_000
+# Of the C library and the compiler.
+LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
 # What a program sees of the kernel.
 MOUNTS = ("proc", "sys", "dev")
 ENTER = (
@@ -51,6 +53,7 @@ def unpacked(packed, tmp_path_factory):
     named = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     for word in named.split():
         if word.startswith("/"):
+            assert Path(word).name in LIBRARIES, named
             at = root / word.lstrip("/")
             at.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(word, at)

@@ -14,10 +14,13 @@ pub fn named() -> Vec<PathBuf> {
     values.flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>()).collect()
 }
 
-/// Where the machine has no certificates, those that browsers trust.
+/// Where the machine has no certificates, those that browsers trust; but not if others are named.
 pub fn trusted() -> TlsConfig {
     let found = rustls_native_certs::load_native_certs().certs;
     let found: Vec<_> = found.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
-    let roots = if found.is_empty() { RootCerts::WebPki } else { RootCerts::from(found) };
+    let roots = match found.is_empty() && named().is_empty() {
+        true => RootCerts::WebPki,
+        false => RootCerts::from(found),
+    };
     TlsConfig::builder().root_certs(roots).build()
 }

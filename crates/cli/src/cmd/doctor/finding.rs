@@ -57,6 +57,11 @@ impl Finding {
         Finding { help: Some(remedy.into()), ..self }
     }
 
+    /// The same, unless it is well.
+    pub fn help_if_lacking(self, remedy: &str) -> Finding {
+        if self.state == State::Ok { self } else { self.help(remedy) }
+    }
+
     /// Without it, no event of the kernel is recorded.
     pub fn refused(name: &'static str, error: &Error) -> Finding {
         Finding { state: State::Refused, ..Finding::of_error(name, error, "recording the kernel") }

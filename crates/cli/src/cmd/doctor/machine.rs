@@ -15,8 +15,11 @@ const SHARED: &str = "/dev/shm";
 const SHARED_ROOM: u64 = 64 << 20;
 
 pub fn look() -> Vec<Finding> {
-    let here = room("free space here", Path::new("."), ROOM, "long recordings");
-    let shared = room("free space in shm", Path::new(SHARED), SHARED_ROOM, "programs that log");
+    let here = room("free space here", Path::new("."), ROOM, "long recordings").help_if_lacking(
+        "free space, write the log elsewhere (-o), or keep the newest: --segment, --keep",
+    );
+    let shared = room("free space in shm", Path::new(SHARED), SHARED_ROOM, "programs that log")
+        .help_if_lacking("remove files from /dev/shm, or set KLOGGER_DIR to another tmpfs");
     let all = [clock(), here, shared, shared_folder(), recorders()];
     all.into_iter().chain(killed()).collect()
 }
@@ -38,9 +41,7 @@ fn room(name: &'static str, path: &Path, least: u64, without: &'static str) -> F
         Err(e) => Finding::limited(name, format!("{}: {e}", path.display()), without),
         Ok(u64::MAX) => Finding::ok(name, "no limit"),
         Ok(bytes) if bytes >= least => Finding::ok(name, format!("{} MB", bytes / 1_000_000)),
-        Ok(bytes) => Finding::limited(name, format!("{} MB", bytes / 1_000_000), without).help(
-            "free space, write the log elsewhere (-o), or keep the newest: --segment, --keep",
-        ),
+        Ok(bytes) => Finding::limited(name, format!("{} MB", bytes / 1_000_000), without),
     }
 }
 

@@ -83,6 +83,8 @@ const DESCRIPTORS: u64 = 4096;
 
 fn descriptors() -> Finding {
     const NAME: &str = "open files";
+    // As a recording begins.
+    files::raise_limit();
     let limit = files::limit();
     let found = format!("at most {limit}");
     match limit >= DESCRIPTORS {

@@ -28,7 +28,10 @@ fn analyses() -> Finding {
             format!("there is no program klogger-{name} on the PATH"),
             "klogger why, report, sql and the other analyses",
         )
-        .help("install klogger's Python package: make install"),
+        .help(
+            "install klogger's Python package: make install; or it is on another PATH than this \
+             one, which sudo may have set",
+        ),
     }
 }
 
@@ -42,7 +45,10 @@ fn guests() -> Finding {
             format!("there is no program {program} on the PATH"),
             "klogger guest: commands on other kernels",
         )
-        .help("apt-get install qemu-system-x86"),
+        .help(match std::env::consts::ARCH {
+            "aarch64" => "apt-get install qemu-system-arm",
+            _ => "apt-get install qemu-system-x86",
+        }),
     }
 }
 
