@@ -113,8 +113,13 @@ def test_it_records_and_reads(run, unpacked):
         assert done.returncode == 0 and done.stdout, (words, done.stderr)
     assert "SCHEDIN" in run("cat", "/a.klog").stdout
     done = run("trace", "-s", "scheduler", "--", program, "--version")
-    assert done.returncode == 0 and "SCHEDIN" in done.stdout, done
+    assert done.returncode == 0 and "SCHEDIN" in done.stderr, done
     assert run("list").stdout.count("\n") > 20
+
+
+def test_doctor_says_what_is_not_there(run):
+    done = run("doctor", "--missing")
+    assert done.returncode == 0 and {"clang", "analyses"} <= set(done.stdout.split()), done
 
 
 def test_what_needs_python_says_so(run):

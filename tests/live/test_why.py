@@ -117,7 +117,10 @@ def test_time_outs(why, program):
     answer, out = why("--", program, "poll", TIMES)
     sums_are_right(answer)
     (timer,) = bins(answer, "waited", "timer")
-    assert (timer["what"], timer["times"]) == ("poll, ended by a timer", json.loads(out)["waits"])
+    assert timer["what"] == "poll, ended by a timer"
+    # The kernel may leave out switches, which is said then.
+    waits, unseen = json.loads(out)["waits"], bins(answer, "unknown")
+    assert waits - sum(one["times"] for one in unseen) <= timer["times"] <= waits
     first = max(answer["bins"], key=lambda one: one["ns"])
     assert first == timer
 
