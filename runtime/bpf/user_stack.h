@@ -184,11 +184,36 @@ static __always_inline int klogger_is_address(__u64 word)
 	return word - 0x10000 < (1ull << 47) - 0x10000;
 }
 
+struct vm_area_struct___klogger_code {
+	unsigned long vm_flags;
+} __attribute__((preserve_access_index));
+
+static long klogger_see_flags(struct task_struct *task, struct vm_area_struct___klogger_code *area,
+			      __u64 *flags)
+{
+	(void)task;
+	*flags = area->vm_flags;
+	return 0;
+}
+
+/*
+ * Whether code is mapped there. 0 as well if that cannot be known: while another thread changes
+ * what is mapped.
+ */
+static __always_inline int klogger_is_code(__u64 address)
+{
+	__u64 flags = 0;
+
+	bpf_find_vma(bpf_get_current_task_btf(), address, klogger_see_flags, &flags, 0);
+	return flags >> 2 & 1;	/* VM_EXEC */
+}
+
 /*
  * Whether a word is such an address. Reading what is there costs most, and ten times as much if
  * nothing is: not for numbers, and only once for what is there at each hit. A page that is not in
- * memory yet, as those of a child after fork(), cannot be read: such a word is tried again in the
- * next second.
+ * memory, as those of a child after fork() and those that were reclaimed, cannot be read: an
+ * address of code may be one after a call, which the unwind tables will tell. It is tried again in
+ * the next second.
  */
 static __always_inline int klogger_is_return(const struct klogger_user_hit *hit, __u64 word)
 {
@@ -206,12 +231,16 @@ static __always_inline int klogger_is_return(const struct klogger_user_hit *hit,
 		return last & 1;
 	if (!((before ^ hash) >> 1))
 		return before & 1;
-	unread = (hash ^ hit->second) & ~1ull;
-	if (last == unread || before == unread)
-		return 0;
+	unread = hash ^ hit->second;
+	if (!((last ^ unread) >> 1))
+		return last & 1;
+	if (!((before ^ unread) >> 1))
+		return before & 1;
 	is = klogger_after_call(word, &is_there);
+	if (!is_there)
+		is = klogger_is_code(word);
 	WRITE_ONCE(known->before, last);
-	WRITE_ONCE(known->last, is_there ? (hash & ~1ull) | is : unread);
+	WRITE_ONCE(known->last, ((is_there ? hash : unread) & ~1ull) | is);
 	return is;
 }
 

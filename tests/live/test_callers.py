@@ -47,6 +47,8 @@ def programs(tmp_path_factory):
         words = ["cc", "-O2", *flags, "-fno-optimize-sibling-calls", source, "-o", name]
         subprocess.run([*words, "-lpthread"], cwd=folder, check=True)
     subprocess.run(["strip", "-o", "stripped", "frameless"], cwd=folder, check=True)
+    words = ["cc", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-o", "reclaimed"]
+    subprocess.run([*words, source.with_name("reclaimed.c")], cwd=folder, check=True)
     return folder
 
 
@@ -167,3 +169,13 @@ def test_in_a_library_only_threads_begin(recorder, programs):
             assert frames.count("deep") == 21, text
         found[begin] += count
     assert found == dict.fromkeys(found, TIMES)
+
+
+def test_callers_whose_code_is_not_in_memory(recorder, programs):
+    """Its page is dropped just before the event, as by fork() or when memory is reclaimed."""
+    script = " && ".join([f"{programs}/reclaimed"] * TIMES)
+    rows = rows_of(recorded(recorder, script), programs / "reclaimed", "READS")
+    assert sum(row[-1] for row in rows) == TIMES
+    for frames, _, whole, text, _ in rows:
+        assert frames[:4] == ["innermost", "middle", "outer", "main"], text
+        assert whole and "?" not in text, text

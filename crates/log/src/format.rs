@@ -130,9 +130,10 @@
 //! - `k NUMBER FRAME FRAME ...`, `b NUMBER AT FRAME-POINTER`, `c NUMBER AT FRAME`, after the line
 //!   `s` of that stack: what its frames were found from, while a file has not been looked at that
 //!   tells more. `k` has what the kernel found, if these are not the frames of the stack. `c` has a
-//!   word of the stack that is an address after a call, `b` one that is a frame pointer; the word,
-//!   and what a frame pointer points to, are that many bytes (decimal) above the stack pointer. `b`
-//!   with `-` in place of AT has the frame pointer of the first frame.
+//!   word of the stack that is an address after a call, or of code that was not in memory; `b` one
+//!   that is a frame pointer; the word, and what a frame pointer points to, are that many bytes
+//!   (decimal) above the stack pointer. `b` with `-` in place of AT has the frame pointer of the
+//!   first frame.
 //! - `n FILE+OFFSET DISTANCE`, then for each function at that place a tab, its name, a tab, and
 //!   `SOURCE:LINE`, which may be empty: first the function that the place is DISTANCE
 //!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.

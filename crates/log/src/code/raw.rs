@@ -29,7 +29,7 @@ pub struct Word<P = Place> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordIs<P = Place> {
-    /// An address after a call; a [`Place`] is in the call.
+    /// An address after a call, or of code that was not in memory; a [`Place`] is before it.
     Return(P),
     /// A frame pointer, in bytes above the stack pointer.
     Frame(u64),
