@@ -32,6 +32,16 @@ impl Mounts {
         Mounts(of_list(&list).collect())
     }
 
+    /// The list could not be read: there is always a root.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a file system of this kind is mounted anywhere.
+    pub fn have(&self, kind: &str) -> bool {
+        self.0.iter().any(|mount| mount.kind == kind)
+    }
+
     /// Where the file system of a path is mounted. `None`: at the root, or it cannot be told.
     pub fn around(&self, place: &Path) -> Option<&Mount> {
         let within = self.0.iter().filter(|mount| place.starts_with(&mount.at));
@@ -86,6 +96,7 @@ mod tests {
         let mounts = Mounts::read();
         let at = |path: &str| mounts.around(Path::new(path)).map(|mount| mount.at.clone());
         assert_eq!(at("/proc/1/exe"), Some("/proc".into()));
+        assert!(mounts.have("proc") && !mounts.have("nosuchfs"));
         assert_eq!(at("/"), None);
     }
 

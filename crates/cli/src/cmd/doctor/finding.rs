@@ -3,6 +3,7 @@
 
 use crate::text::layout::paragraph;
 use klogger_os::Error;
+use klogger_os::confine::find_program;
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,34 @@ impl Finding {
     pub fn of_error(name: &'static str, error: &Error, without: &'static str) -> Finding {
         let found = Finding::missing(name, &*error.message, without);
         Finding { help: error.help.clone(), ..found }
+    }
+
+    /// What was found, or why it was not, and what does not work `without` it.
+    pub fn of(
+        name: &'static str,
+        found: Result<impl Into<String>, Error>,
+        without: &'static str,
+    ) -> Finding {
+        match found {
+            Ok(found) => Finding::ok(name, found),
+            Err(e) => Finding::of_error(name, &e, without),
+        }
+    }
+
+    /// A program that klogger runs. `package`: of Debian, where it is.
+    pub fn of_program(
+        name: &'static str,
+        program: &str,
+        without: &'static str,
+        package: &str,
+    ) -> Finding {
+        match find_program(program) {
+            Some(path) => Finding::ok(name, path.display().to_string()),
+            None => {
+                let found = format!("there is no program {program} on the PATH");
+                Finding::missing(name, found, without).help(format!("apt-get install {package}"))
+            }
+        }
     }
 
     pub fn records(&self) -> bool {

@@ -51,21 +51,17 @@ fn lockdown() -> Finding {
     const NAME: &str = "lockdown";
     let state = machine::line("/sys/kernel/security/lockdown");
     match state.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
-        Some(("confidentiality", _)) => Finding {
-            state: State::Refused,
-            ..Finding::missing(
-                NAME,
-                "confidentiality: programs may not read the memory of the kernel",
-                "recording the kernel",
-            )
-            .help("boot without lockdown=confidentiality, or with lockdown=integrity")
-        },
+        Some(("confidentiality", _)) => Finding::refused(
+            NAME,
+            &Error::new("confidentiality: programs may not read the memory of the kernel")
+                .help("boot without lockdown=confidentiality, or with lockdown=integrity"),
+        ),
         Some(("integrity", _)) => Finding::limited(
             NAME,
             "integrity: modules must be signed",
             "the kernel engine: --engine kernel",
         )
-        .help("sign the modules: see docs/kernel.md"),
+        .help("sign the modules: see docs/kernel-engine.md"),
         _ => Finding::ok(NAME, "none"),
     }
 }
@@ -197,8 +193,6 @@ fn modules() -> Finding {
 
 fn headers() -> Finding {
     const NAME: &str = "kernel headers";
-    match kbuild::kernel_dir(None) {
-        Ok(folder) => Finding::ok(NAME, folder.display().to_string()),
-        Err(e) => Finding::of_error(NAME, &e, ENGINE),
-    }
+    let folder = kbuild::kernel_dir(None).map(|folder| folder.display().to_string());
+    Finding::of(NAME, folder, ENGINE)
 }

@@ -46,11 +46,8 @@ fn room(name: &'static str, path: &Path, least: u64, without: &'static str) -> F
 }
 
 fn shared_folder() -> Finding {
-    const NAME: &str = "user engine";
-    match (user::INFO.check)() {
-        Ok(()) => Finding::ok(NAME, "programs can log events of their own"),
-        Err(e) => Finding::of_error(NAME, &e, "events of programs: --engine user"),
-    }
+    let found = (user::INFO.check)().map(|()| "programs can log events of their own");
+    Finding::of("user engine", found, "events of programs: --engine user")
 }
 
 fn recorders() -> Finding {

@@ -3,6 +3,7 @@
 
 use super::finding::Finding;
 use klogger_os::inotify::Inotify;
+use klogger_os::mounts::Mounts;
 use klogger_os::{cgroup_memory, clocks, files, machine};
 use klogger_toolchain::host_kernel;
 use std::fs;
@@ -21,11 +22,8 @@ fn capabilities() -> Finding {
 }
 
 fn pid_namespace() -> Finding {
-    const NAME: &str = "pid namespace";
-    match host_kernel::check_pid_namespace() {
-        Ok(()) => Finding::ok(NAME, "the first one"),
-        Err(e) => Finding::of_error(NAME, &e, "recording a command, or processes with -p"),
-    }
+    let found = host_kernel::check_pid_namespace().map(|()| "the first one");
+    Finding::of("pid namespace", found, "recording a command, or processes with -p")
 }
 
 fn time_namespace() -> Finding {
@@ -110,12 +108,12 @@ fn notifications() -> Finding {
 fn cgroups() -> Finding {
     const NAME: &str = "control groups";
     let without = "recording the processes of one: --cgroup";
-    let Ok(mounts) = fs::read_to_string("/proc/self/mounts") else {
-        return Finding::missing(NAME, "/proc/self/mounts cannot be read", without)
+    let mounts = Mounts::read();
+    if mounts.is_empty() {
+        return Finding::missing(NAME, "/proc/self/mountinfo cannot be read", without)
             .help("mount /proc: mount -t proc proc /proc");
-    };
-    let has = |kind: &str| mounts.lines().any(|line| line.split(' ').nth(2) == Some(kind));
-    match (has("cgroup2"), has("cgroup")) {
+    }
+    match (mounts.have("cgroup2"), mounts.have("cgroup")) {
         (true, false) => Finding::ok(NAME, "version 2"),
         (true, true) => Finding::ok(NAME, "versions 1 and 2"),
         (false, true) => Finding::ok(NAME, "version 1"),

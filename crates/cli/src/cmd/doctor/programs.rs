@@ -3,7 +3,6 @@
 
 use super::finding::Finding;
 use crate::external;
-use klogger_os::confine::find_program;
 use klogger_toolchain::clang;
 
 pub fn look() -> Vec<Finding> {
@@ -11,11 +10,8 @@ pub fn look() -> Vec<Finding> {
 }
 
 fn compiler() -> Finding {
-    const NAME: &str = "clang";
-    match clang::find() {
-        Ok(path) => Finding::ok(NAME, path.display().to_string()),
-        Err(e) => Finding::of_error(NAME, &e, "schemata of your own, and --where"),
-    }
+    let found = clang::find().map(|path| path.display().to_string());
+    Finding::of("clang", found, "schemata of your own, and --where")
 }
 
 fn analyses() -> Finding {
@@ -36,31 +32,15 @@ fn analyses() -> Finding {
 }
 
 fn guests() -> Finding {
-    const NAME: &str = "QEMU";
     let program = format!("qemu-system-{}", std::env::consts::ARCH);
-    match find_program(&program) {
-        Some(path) => Finding::ok(NAME, path.display().to_string()),
-        None => Finding::missing(
-            NAME,
-            format!("there is no program {program} on the PATH"),
-            "klogger guest: commands on other kernels",
-        )
-        .help(match std::env::consts::ARCH {
-            "aarch64" => "apt-get install qemu-system-arm",
-            _ => "apt-get install qemu-system-x86",
-        }),
-    }
+    let package = match std::env::consts::ARCH {
+        "aarch64" => "qemu-system-arm",
+        _ => "qemu-system-x86",
+    };
+    Finding::of_program("QEMU", &program, "klogger guest: commands on other kernels", package)
 }
 
 fn remote() -> Finding {
-    const NAME: &str = "ssh";
-    match find_program("ssh") {
-        Some(path) => Finding::ok(NAME, path.display().to_string()),
-        None => Finding::missing(
-            NAME,
-            "there is no program ssh on the PATH",
-            "klogger collect: recording on several machines",
-        )
-        .help("apt-get install openssh-client"),
-    }
+    const WITHOUT: &str = "klogger collect: recording on several machines";
+    Finding::of_program("ssh", "ssh", WITHOUT, "openssh-client")
 }
