@@ -272,6 +272,13 @@ pub struct Start<'a> {
     pub scope: Option<&'a Scope>,
 }
 
+/// Why the alternatives of a probe were not attached, each reason once: several may have one name.
+pub(crate) fn reasons(all: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = all.collect();
+    all.dedup();
+    all.join("; ")
+}
+
 /// The names of events that a probe logs.
 pub fn events_of(probe: &Probe) -> Vec<String> {
     let mut events: Vec<String> = probe.calls.iter().map(|c| c.event.clone()).collect();

@@ -14,7 +14,7 @@ use super::states::Tables;
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
-use crate::engine::{Engine, EngineInfo, Forecast, Moment, events_of};
+use crate::engine::{Engine, EngineInfo, Forecast, Moment, events_of, reasons};
 use crate::left_names::{self, LeftNames};
 use crate::losses::{Fired, LeftOut, MissedHits};
 use crate::request::{FIRST_ID, Request};
@@ -224,7 +224,7 @@ fn state(schema: &Schema, index: usize, plan: &Plan) -> ProbeState {
         schema: schema.name.clone(),
         target: shown.label(),
         attached: plan.target.is_some(),
-        note: refused.chain(plan.places_in_words(shown)).collect::<Vec<_>>().join("; "),
+        note: reasons(refused.chain(plan.places_in_words(shown))),
         events: events_of(probe),
     }
 }

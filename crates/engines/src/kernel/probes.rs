@@ -2,7 +2,7 @@
 //! Which probes of a schema the kernel module has attached, and why the others are not.
 
 use super::device::ProbeAbout;
-use crate::engine::events_of;
+use crate::engine::{events_of, reasons};
 use klogger_log::preamble::ProbeState;
 use klogger_os::Error;
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
@@ -26,7 +26,7 @@ pub fn states(schema: &Schema, places: &[ProbeAbout]) -> Vec<ProbeState> {
             schema: schema.name.clone(),
             target: shown.label(),
             attached: attached.is_some(),
-            note: notes.collect::<Vec<_>>().join("; "),
+            note: reasons(notes),
             events: events_of(probe),
         }
     };
@@ -123,6 +123,21 @@ mod tests {
             ProbeState { attached: false, note: "there is no t".into(), ..ProbeState::default() };
         let error = check(&schema, &[gone]).unwrap_err();
         assert_eq!(error.message, "s.klogger:5: there is no t");
+    }
+
+    /// As of a tracepoint that has other parameters in other kernels.
+    #[test]
+    fn alternatives_of_one_name_have_one_reason() {
+        let text = "schema s\nevent E { }\n\nprobe tracepoint t(int a) or tracepoint t(int a, int b) \
+                    or tracepoint u(int a)\n{ klogger(E); }";
+        let options = klogger_schema::Options::default();
+        let schema = klogger_schema::parse("s.klogger", text, &options).unwrap().schema;
+        let [state] = states(&schema, &[]).try_into().unwrap();
+        assert_eq!(
+            state.note,
+            "tracepoint t did not exist when the module was built; \
+             tracepoint u did not exist when the module was built"
+        );
     }
 
     #[test]
