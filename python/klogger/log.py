@@ -74,7 +74,7 @@ class Slice:
 class Event:
     """An event type of a log. `logged` and `lost` count events; `role` is what its schema says that
     it is to programs which draw who ran where, `begins` and `ends` are the slices that it declares
-    (docs/schema-language.md).
+    (docs/language/roles.md, docs/language/slice.md).
     """
 
     name: str

@@ -32,7 +32,8 @@ ON_ITS_OWN_PAGE void innermost(int end)
 	unsigned long page = (unsigned long)middle & ~(PAGE - 1);
 	char byte;
 
-	if (call(SYS_madvise, page, PAGE, MADV_DONTNEED) || call(SYS_read, end, (long)&byte, 1) != 1)
+	if (call(SYS_madvise, page, PAGE, MADV_DONTNEED) ||
+	    call(SYS_read, end, (long)&byte, 1) != 1)
 		_exit(1);
 	AFTER;
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The examples of docs/schema-language.md: each is a complete schema, which a reader can copy; the
-kernel accepts its programs.
+"""The examples of the pages of the schema language: each is a complete schema, which a reader can
+copy; the kernel accepts its programs.
 """
 
 import json
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs/schema-language.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [DOCS / "schema-language.md", *sorted(DOCS.glob("language/*.md"))]
 DECLARES = re.compile(
     r"^(schema|event|probe|poll|parameter|include|arch|slice|context|code|enum|flags|state"
     r"|module)\b",
@@ -26,10 +27,10 @@ NO_MODULE = re.compile("the kernel module '[a-z0-9_]+' is missing: ")
 LEFT_OUT = "left out on this kernel: C: no member named 'boost' in 'struct task_struct'"
 
 
-def blocks():
+def blocks(page):
     """(section, line, text) of each indented block."""
     section, block, begin = "", [], 0
-    for number, line in enumerate([*GUIDE.read_text().splitlines(), "end"], 1):
+    for number, line in enumerate([*page.read_text().splitlines(), "end"], 1):
         if line.startswith("    ") or (block and not line):
             begin = begin if block else number
             block.append(line[4:])
@@ -41,8 +42,9 @@ def blocks():
 
 
 EXAMPLES = {
-    f"line-{line}.klogger": text
-    for _, line, text in blocks()
+    f"{page.stem}-{line}.klogger": text
+    for page in PAGES
+    for _, line, text in blocks(page)
     if DECLARES.search(text) and not FORM.search(text)
 }
 
@@ -71,7 +73,8 @@ def test_examples_are_schemata_that_the_kernel_accepts(recorder, tmp_path: Path)
 
 
 def test_there_is_an_example_of_each_section():
-    found = {section for section, _, text in blocks() if DECLARES.search(text)}
+    every = (block for page in PAGES for block in blocks(page))
+    found = {section for section, _, text in every if DECLARES.search(text)}
     wanted = {
         "Functions",
         "Many places",

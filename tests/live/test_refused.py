@@ -79,7 +79,7 @@ BODIES = {
         "    klogger(A, bpf_seq_write(prev, &value, 8));\n}\n",
         (6,),
         "it calls a function of the kernel that programs of this kind cannot call",
-        "see the functions that a body can call in docs/schema-language.md",
+        "see the functions that a body can call in docs/language/probe.md",
     ),
 }
 

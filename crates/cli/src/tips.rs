@@ -36,7 +36,7 @@ const OPTIONS: &[Theirs] = &[
     row(
         "record",
         &["-g", "-k", "--call-graph", "--stack-trace"],
-        "stacks are fields of events: `context stack user_stack` (docs/schema-language.md)",
+        "stacks are fields of events: `context stack user_stack` (docs/language/stacks.md)",
     ),
     row("record", &["-c"], "the command comes after '--'; 'klogger report FILE' counts events"),
     row(

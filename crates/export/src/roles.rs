@@ -66,7 +66,7 @@ impl Role {
             .collect()
     }
 
-    /// The fields are those that docs/schema-language.md names.
+    /// The fields are those that docs/language/roles.md names.
     fn declared(layout: &EventLayout, role: model::Role) -> Option<Role> {
         let at = |name: &str| number(layout, name);
         let pid = at("pid")?;

@@ -10,8 +10,13 @@ use klogger_schema::reserved::{BUILTIN_EVENTS, BUILTIN_TABLES, HEADER_FIELDS};
 use klogger_schema::vocabulary::{DECLARATIONS, DECODES, TYPES, UNITS};
 use klogger_schema::{Options, parse};
 
+/// Its first page, and all others in any order.
 fn guide() -> String {
-    std::fs::read_to_string(common::root().join("docs/schema-language.md")).unwrap()
+    let docs = common::root().join("docs");
+    let pages = std::fs::read_dir(docs.join("language")).unwrap();
+    let pages = pages.map(|page| page.unwrap().path());
+    let all = [docs.join("schema-language.md")].into_iter().chain(pages);
+    all.map(|page| std::fs::read_to_string(page).unwrap() + "\n").collect()
 }
 
 /// The indented block that begins with this line.

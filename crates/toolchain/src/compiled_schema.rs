@@ -78,7 +78,7 @@ impl Plan {
 
 /// What the author of a schema can do about types that a kernel lacks.
 const ANOTHER: &str = "name an alternative with 'or', or test for the member in C: \
-                       docs/schema-language.md, \"Other kernels\"";
+                       docs/language/other-kernels.md";
 
 /// Chooses for each probe the first alternative that the bpf engine can attach to this kernel.
 pub fn plan(schema: &Schema, kernel: &KernelTypes) -> Result<Vec<Plan>, Error> {

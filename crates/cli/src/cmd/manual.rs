@@ -115,7 +115,10 @@ mod tests {
                 assert!(long.is_none_or(|long| text(&page).contains(&long)), "{page}: {arg}");
             }
         }
-        assert!(text("man7/klogger-schema-language.7").contains("\n.SH \"Fields\"\n"));
+        let language = text("man7/klogger-schema-language.7");
+        for section in ["schema", "Fields", "Probe", "Errors"] {
+            assert!(language.contains(&format!("\n.SH \"{section}\"\n")), "{section}");
+        }
         assert!(text("completions/klogger.bash").contains("complete -F _klogger klogger"));
     }
 

@@ -38,7 +38,7 @@ static RULES: [Rule; 13] = [
         says: &[UNRESOLVED],
         what: "it uses a member or a type that this kernel does not have",
         remedy: "test for it with klogger_has_member(), or name an alternative with 'or': \
-                 docs/schema-language.md, \"Other kernels\"",
+                 docs/language/other-kernels.md",
     },
     Rule {
         says: &[
@@ -143,7 +143,7 @@ static RULES: [Rule; 13] = [
             "cannot call",
         ],
         what: "it calls a function of the kernel that programs of this kind cannot call",
-        remedy: "see the functions that a body can call in docs/schema-language.md",
+        remedy: "see the functions that a body can call in docs/language/probe.md",
     },
     Rule {
         says: &[

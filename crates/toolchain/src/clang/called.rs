@@ -30,7 +30,7 @@ pub(super) fn complaint(number: u32) -> Diagnostic {
     let message = format!("the C of this schema calls function {number} of bpf");
     Diagnostic::error(Span { start: 0, end: 0 }, message).help(
         "a probe only observes, and has the functions that it needs for that: see 'The C code of a \
-               schema is untrusted' in docs/schema-language.md",
+               schema is untrusted' in docs/language/code.md",
     )
 }
 

@@ -4,9 +4,9 @@
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use std::fmt::Write;
 
-/// A page of docs/, and the name of its man page.
+/// A page of docs/, and the name of its man page. That of the language is of several (build.rs).
 pub const PAGES: [(&str, &str); 2] = [
-    ("klogger-schema-language", include_str!("../../../../../docs/schema-language.md")),
+    ("klogger-schema-language", include_str!(concat!(env!("OUT_DIR"), "/schema-language.md"))),
     ("klogger-log-format", include_str!("../../../../../docs/log-format.md")),
 ];
 
