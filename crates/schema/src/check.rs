@@ -12,7 +12,9 @@ use crate::Options;
 use crate::diagnostic::Diagnostic;
 use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
 use crate::lines;
-use crate::model::{Context, Decode, Decoding, Event, Field, Scalar, Scope, Shape, Span};
+use crate::model::{
+    Context, Decode, Decoding, Event, Field, Parameter, Scalar, Scope, Shape, Span,
+};
 use crate::names::shorten;
 use crate::nearest::did_you_mean;
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
@@ -68,6 +70,22 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
         never_logged(draft, &mut found);
     }
     found
+}
+
+/// The parameter that something names; or the message and the help if there is none, unless one
+/// that could not be parsed may have that name. `declare`: the help if no other name is like it.
+fn parameter_named<'a>(
+    draft: &'a Draft,
+    name: &str,
+    declare: String,
+) -> Result<&'a Parameter, Option<(String, String)>> {
+    let named = draft.parameters.iter().find(|p| p.name == name);
+    named.ok_or_else(|| {
+        let names = draft.parameters.iter().map(|p| p.name.as_str());
+        let help = did_you_mean(name, names).unwrap_or(declare);
+        let message = format!("there is no parameter `{}`", shorten(name));
+        (!draft.incomplete).then_some((message, help))
+    })
 }
 
 /// Reports too many declarations. This also bounds the time of the following checks, which compare

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Checks probes, their `klogger()` calls and their C.
 
+use super::parameter_named;
 use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
 use crate::c::{self, Token};
 use crate::diagnostic::Diagnostic;
@@ -36,21 +37,16 @@ pub fn check_switches(draft: &Draft, found: &mut Vec<Diagnostic>) {
             );
             continue;
         }
-        let declare = || format!("declare it: `parameter bool {name} = true`");
-        let fault = match draft.parameters.iter().find(|p| p.name == switch.parameter) {
-            Some(p) if p.scalar == Scalar::Bool => continue,
-            Some(p) => Diagnostic::error(switch.span, format!("`{name}` is not a `bool`"))
+        let declare = format!("declare it: `parameter bool {name} = true`");
+        let fault = match parameter_named(draft, &switch.parameter, declare) {
+            Ok(p) if p.scalar == Scalar::Bool => continue,
+            Ok(p) => Diagnostic::error(switch.span, format!("`{name}` is not a `bool`"))
                 .label("neither true nor false")
                 .related(p.span, "declared here")
                 .help("a probe is attached where a parameter of type `bool` is true"),
-            // One that could not be parsed may have that name.
-            None if draft.incomplete => continue,
-            None => {
-                let names = draft.parameters.iter().map(|p| p.name.as_str());
-                let help = did_you_mean(&switch.parameter, names).unwrap_or_else(declare);
-                Diagnostic::error(switch.span, format!("there is no parameter `{name}`"))
-                    .label("not declared")
-                    .help(help)
+            Err(None) => continue,
+            Err(Some((message, help))) => {
+                Diagnostic::error(switch.span, message).label("not declared").help(help)
             }
         };
         found.push(fault);

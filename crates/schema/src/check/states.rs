@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Checks states: their names, and the parameters that say how large they are.
 
-use super::unique;
+use super::{parameter_named, unique};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Entries, Scalar, State};
 use crate::names::shorten;
-use crate::nearest::did_you_mean;
 use crate::parse::{Draft, ENTRIES_MAX};
 
 /// Reports what is wrong with them.
@@ -33,17 +32,13 @@ pub fn check(draft: &Draft, found: &mut Vec<Diagnostic>) {
 
 /// Why a parameter cannot be the number of a state's entries.
 fn wrong_number(draft: &Draft, state: &State, name: &str) -> Option<(String, String)> {
-    let Some(p) = draft.parameters.iter().find(|p| p.name == name) else {
-        let names = draft.parameters.iter().map(|p| p.name.as_str());
-        let help = did_you_mean(name, names).unwrap_or_else(|| {
-            format!(
-                "write a number, or declare it: `parameter uint {} = 10000 from 1 to 1000000`",
-                shorten(name)
-            )
-        });
-        // One that could not be parsed may have that name.
-        return (!draft.incomplete)
-            .then(|| (format!("there is no parameter `{}`", shorten(name)), help));
+    let declare = format!(
+        "write a number, or declare it: `parameter uint {} = 10000 from 1 to 1000000`",
+        shorten(name)
+    );
+    let p = match parameter_named(draft, name, declare) {
+        Ok(p) => p,
+        Err(fault) => return fault,
     };
     let fits = p.scalar != Scalar::Bool && p.least >= 1 && p.most <= ENTRIES_MAX.into();
     (!fits).then(|| {
