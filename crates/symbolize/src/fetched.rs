@@ -7,7 +7,7 @@ use crate::finder::{self, Wanted};
 use crate::{Missing, Search, TIME, take, unnamed};
 use klogger_log::code::Code;
 use klogger_programs::variables::debug_file;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Adds the names of places that have none. What is missing then is told: of a server that cannot
@@ -32,27 +32,37 @@ pub fn add(
     };
     let mut kept = Vec::new();
     let mut failures: BTreeMap<String, Missing> = BTreeMap::new();
-    let asked = lacking.iter().map(|file| file.build_id.clone());
-    let asked: Vec<String> = asked.filter(|id| servers.known(id).is_none()).collect();
-    let mut answers = match asked.is_empty() {
-        true => Vec::new(),
-        false => fetcher::fetch(servers, &asked, search.tell),
-    }
-    .into_iter();
-    for file in lacking {
-        let known = (!asked.contains(&file.build_id)).then(|| servers.known(&file.build_id));
-        let none = || Fetched::Failed(String::new(), "it was not asked".into());
-        match known.flatten().or_else(|| answers.next()).unwrap_or_else(none) {
-            Fetched::Kept => kept.push(file),
-            Fetched::Absent => absent(code, &file, servers, missing),
+    let build_ids: BTreeSet<&String> = lacking.iter().map(|file| &file.build_id).collect();
+    let came = what_came(&build_ids, servers, search);
+    for file in &lacking {
+        match &came[&file.build_id] {
+            Fetched::Kept => kept.push(file.clone()),
+            Fetched::Absent => absent(code, file, servers, missing),
             Fetched::Failed(url, why) => {
-                let none = || failed(&public(&url), &file.build_id, &why, 0);
-                failures.entry(url.clone()).or_insert_with(none).places += unnamed(code, &file);
+                let none = || failed(&public(url), &file.build_id, why, 0);
+                failures.entry(url.clone()).or_insert_with(none).places += unnamed(code, file);
             }
         }
     }
     missing.extend(failures.into_values());
     name(code, &kept, servers, missing);
+}
+
+/// What came of each: of those that servers have been asked for before, what came then.
+fn what_came(
+    build_ids: &BTreeSet<&String>,
+    servers: &Servers,
+    search: &Search,
+) -> BTreeMap<String, Fetched> {
+    let known = |id: &&String| Some(((**id).clone(), servers.known(id)?));
+    let mut came: BTreeMap<String, Fetched> = build_ids.iter().filter_map(known).collect();
+    let unknown = build_ids.iter().filter(|id| !came.contains_key(**id));
+    let unknown: Vec<String> = unknown.map(|id| (*id).clone()).collect();
+    if !unknown.is_empty() {
+        let answers = fetcher::fetch(servers, &unknown, search.tell);
+        came.extend(unknown.into_iter().zip(answers));
+    }
+    came
 }
 
 /// The files of which a place has no name, and whose debug information is not here.

@@ -68,7 +68,8 @@ enum Line {
     Said(Said),
 }
 
-/// What came of each. A signal that asks klogger to end ends it: the log is worth more.
+/// What came of each, in their order. A signal that asks klogger to end ends it: the log is worth
+/// more.
 pub fn fetch(servers: &Servers, build_ids: &[String], tell: Option<Tell>) -> Vec<Fetched> {
     let mut all = Vec::new();
     let mut asked = servers.urls().first().cloned().unwrap_or_default();
