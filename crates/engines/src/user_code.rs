@@ -6,7 +6,7 @@ mod data;
 mod files;
 mod history;
 
-use files::{Files, MADE, kind_of};
+use files::{Files, MADE, When, kind_of};
 use history::{Event, GENERATIONS, Happened, History, NO_FILE};
 use klogger_log::code::{Code, Datum, Place, Raw, UserStack, Word};
 use klogger_log::seen::Seen;
@@ -162,7 +162,6 @@ impl Shared {
 impl Known {
     /// What all processes have mapped now.
     fn read_all(&mut self, data: bool) {
-        self.files.only_nameless = true;
         for pid in processes::all_processes() {
             // It may have ended.
             let Ok(text) = maps::text_of(pid) else { continue };
@@ -176,11 +175,10 @@ impl Known {
                 let Some(length) = end.checked_sub(start) else { continue };
                 let (id, by) = (Some(file).filter(|file| file.inode != 0), (pid, start, end));
                 let mapped = Mapped { id, by, held: None };
-                let file = self.file(path, String::new(), mapped, kind);
+                let file = self.file(path, String::new(), mapped, kind, When::BeforeRecording);
                 self.add(pid, 0, Happened::Map { start, length, offset, file, kind });
             }
         }
-        self.files.only_nameless = false;
     }
 
     fn take(&mut self, events: &CodeEvents) {
@@ -200,7 +198,7 @@ impl Known {
                     let build_id = build_id.iter().map(|b| format!("{b:02x}")).collect();
                     let by = (pid, start, start.wrapping_add(length));
                     let mapped = Mapped { id: file, by, held: None };
-                    let file = self.file(&path, build_id, mapped, kind);
+                    let file = self.file(&path, build_id, mapped, kind, When::WhileRecording);
                     Happened::Map { start, length, offset, file, kind }
                 }
             };
@@ -209,12 +207,19 @@ impl Known {
     }
 
     /// The number of a file that a process maps.
-    fn file(&mut self, path: &str, build_id: String, mapped: Mapped, kind: MapKind) -> u32 {
+    fn file(
+        &mut self,
+        path: &str,
+        build_id: String,
+        mapped: Mapped,
+        kind: MapKind,
+        when: When,
+    ) -> u32 {
         if kind != MapKind::Code {
             return self.files.of_data(path, build_id, mapped);
         }
         let pid = mapped.by.0;
-        let number = self.files.number(path, build_id, mapped);
+        let number = self.files.number(path, build_id, mapped, when);
         if self.files.list[number as usize].path.starts_with(MADE) {
             self.roots.look_writer(pid);
         }
@@ -301,7 +306,7 @@ mod tests {
         let mut known = Known::default();
         for (pid, path) in [(0, "/a"), (0, "/b"), (5, "//anon")] {
             let mapped = Mapped { by: (pid, 0, 0), ..Mapped::default() };
-            known.files.number(path, String::new(), mapped);
+            known.files.number(path, String::new(), mapped, When::WhileRecording);
         }
         events.iter().for_each(|(pid, time, what)| known.add(*pid, *time, *what));
         known

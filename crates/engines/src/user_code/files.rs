@@ -46,13 +46,19 @@ pub(super) struct Files {
     left: HashSet<u32>,
     /// Of the recorder's root directory, once it is known.
     root_mount: Option<u64>,
-    /// Only files that no name leads to are kept: there may be many others before the recording.
-    pub only_nameless: bool,
+}
+
+/// When a file was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// There may be many: only those that no name leads to are kept.
+    BeforeRecording,
+    WhileRecording,
 }
 
 impl Files {
     /// The number of a file of code. Code that belongs to none was made by the program.
-    pub fn number(&mut self, path: &str, build_id: String, mut mapped: Mapped) -> u32 {
+    pub fn number(&mut self, path: &str, build_id: String, mut mapped: Mapped, when: When) -> u32 {
         let made = format!("{MADE}{}]", mapped.by.0);
         if path == "[vdso]" || !is_file(path) {
             let path = if path == "[vdso]" { path.into() } else { made };
@@ -61,7 +67,7 @@ impl Files {
         let own = path.strip_suffix(DELETED).unwrap_or(path);
         let is_named = own.len() == path.len();
         let key = (own.to_string(), build_id, mapped.id);
-        let look = self.look(&key, &mapped, is_named);
+        let look = self.look(&key, &mapped, is_named, when);
         let is_left = matches!(look, Look::Left);
         if let Look::Kept(held) = look {
             mapped.held = Some(held);
@@ -92,7 +98,7 @@ impl Files {
 
     /// What is open cannot be unmounted. So a file with a name is kept only where the recorder's
     /// own root directory is, which cannot be unmounted anyway.
-    fn look(&mut self, key: &Key, mapped: &Mapped, is_named: bool) -> Look {
+    fn look(&mut self, key: &Key, mapped: &Mapped, is_named: bool, when: When) -> Look {
         if let Some(number) = self.numbers.get(key) {
             if let Some(held) = &self.mapped[*number as usize].held {
                 return Look::Kept(held.clone());
@@ -101,7 +107,7 @@ impl Files {
                 return Look::Left;
             }
         }
-        if is_named && self.only_nameless {
+        if is_named && when == When::BeforeRecording {
             return Look::Gone;
         }
         if self.held >= if is_named { NAMED_MAX } else { HELD_MAX } {
