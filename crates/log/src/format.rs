@@ -21,7 +21,7 @@
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 7 | `klogger` |
-//! | 7 | 1 | version of the format: 3; a reader rejects higher versions |
+//! | 7 | 1 | version of the format: 4; a reader rejects higher versions |
 //! | 8 | 4 | size of the JSON, at most 16 MiB |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the JSON |
 //! | 16 | | JSON: `Preamble` in `preamble.rs`; unknown members are skipped |

@@ -8,6 +8,7 @@ mod common;
 
 use common::layout;
 use klogger_log::builder::RecordBuilder;
+use klogger_log::format::VERSION;
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
@@ -36,6 +37,14 @@ fn the_page_is_the_head_of_the_module() {
         found == expected,
         "docs/log-format.md is not the head of format.rs; run with KLOGGER_BLESS=1"
     );
+}
+
+#[test]
+fn the_version_is_the_one_that_is_written() {
+    let row = format!("| 7 | 1 | version of the format: {VERSION}; ");
+    assert!(head().contains(&row), "no row begins with {row}");
+    let older = format!("Version {} has", VERSION - 1);
+    assert!(head().contains(&older), "what version {} differs in is missing", VERSION - 1);
 }
 
 #[test]
