@@ -78,8 +78,9 @@ def postgres(folder: Path) -> Iterator[Server]:
                                         "--clear-groups"]  # fmt: skip
     data = folder / "postgres"
     data.mkdir()
-    # What the unprivileged user is to reach.
-    os.chmod(folder, 0o711)
+    # What the unprivileged user is to reach: also the folder of the run, which is root's alone.
+    for way in (folder.parent, folder):
+        os.chmod(way, 0o711)
     os.chown(data, int(NOBODY), int(NOBODY))
     run([*user, place / "initdb", "-D", data, "-U", "bench", "-A", "trust", "--no-sync"], cwd=data)
     words = [*user, place / "postgres", "-D", data, "-k", data, "-c", "listen_addresses=",
