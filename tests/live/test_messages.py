@@ -32,6 +32,21 @@ def test_messages_and_log_agree(recorder):
     assert progress == sorted(progress) and progress[-1] <= summary["events"]
 
 
+# Whether its parent listens, by the shell alone: the first that it does.
+LISTENS = """while read -r line; do
+    case $line in *@klogger-recording-$PPID) exit 5 ;; esac
+done < /proc/net/unix"""
+
+
+def test_the_command_can_mark_at_once(recorder):
+    for _ in range(3):
+        done, _ = recorder.run("-q", "-s", "scheduler", "--", "sh", "-c", LISTENS)
+        assert done.code == 5, done
+    done, path = recorder.run("-q", "-s", "scheduler", "--", recorder.klogger, "mark", "7", "begun")
+    assert done.code == 0, done
+    assert Log(recorder.klogger, path).one("SELECT text FROM mark WHERE number = 7") == "begun"
+
+
 def test_who_waits_for_the_start_can_mark_at_once(recorder):
     path = recorder.path()
     process = recorder.start("-s", "scheduler", "--messages", "json", "-a", out=path)

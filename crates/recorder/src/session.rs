@@ -26,6 +26,7 @@ use crate::rescue::rings;
 use crate::scope::put_in_scope;
 use crate::snapshots::history::History;
 use crate::snapshots::{self, Snapshots};
+use crate::socket::Listener;
 use crate::taps::Consumers;
 use crate::taps::triggers::Finder;
 use crate::workload::{Held, Running, SIGNALS};
@@ -87,6 +88,8 @@ struct Workload {
     /// The command, if there is one.
     running: Option<Running>,
     start_ns: u64,
+    /// For `klogger mark` and the like, until the recording ends.
+    listener: Option<Listener>,
 }
 
 impl Session {
@@ -269,9 +272,16 @@ impl Session {
         started.inspect_err(|_| discard(place.as_ref()))?;
         self.list(pipeline, Moment::Start);
         self.poller.start(pipeline.outlet());
+        // Before the command runs, which may ask for something at once.
+        let listener = self.listen();
         let running = held.map(|held| self.start_command(held)).transpose();
         let running = running.inspect_err(|_| discard(place.as_ref()))?;
-        Ok(Workload { running, start_ns })
+        Ok(Workload { running, start_ns, listener })
+    }
+
+    fn listen(&mut self) -> Option<Listener> {
+        let refused = |e| format!("mark, enable and disable do not work with this recording: {e}");
+        Listener::new().map_err(|e| self.notes.push(refused(e))).ok()
     }
 
     /// What finds the hits of triggers.

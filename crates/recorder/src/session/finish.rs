@@ -10,7 +10,6 @@ use crate::followed::Ends;
 use crate::pipeline::{Ended, Pipeline};
 use crate::scope::wait_for_last_events;
 use crate::snapshots::{RawStacks, Snapshots};
-use crate::socket::Listener;
 use crate::workload::Running;
 use crate::writer::Names;
 use crate::{Message, Outcome, hung, ledger, snapshots};
@@ -164,15 +163,10 @@ impl Session {
     fn wait_for_end(
         &mut self,
         pipeline: &mut Pipeline,
-        workload: &Workload,
+        workload: &mut Workload,
         tell: &mut dyn FnMut(&Message),
     ) -> Option<Signal> {
-        let running = &workload.running;
-        let listener = Listener::new();
-        if let Err(e) = &listener {
-            self.notes
-                .push(format!("mark, enable and disable do not work with this recording: {e}"));
-        }
+        let (running, listener) = (&workload.running, workload.listener.take());
         let started = Instant::now();
         tell(&Message::Started { command: running.as_ref().map(Running::pid) });
         if self.asked {
@@ -183,7 +177,7 @@ impl Session {
             Some(ended) => Ends::of_command(ended.as_fd()),
             None => self.followed.ends(),
         };
-        let interrupted = self.wait(pipeline, ends, listener.as_ref().ok(), started, tell, true);
+        let interrupted = self.wait(pipeline, ends, listener.as_ref(), started, tell, true);
         if !pipeline.status().has_failed() {
             return interrupted;
         }
