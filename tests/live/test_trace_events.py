@@ -210,7 +210,8 @@ def test_only_root_reads_about_trace_events(public_klogger):
     assert (done.code, done.out, done.err) == (
         2,
         "",
-        "klogger: only root can read the kernel's descriptions of trace events (tracefs)\n"
+        "klogger: only root, or CAP_DAC_READ_SEARCH where tracefs is mounted, can read the "
+        "kernel's descriptions of trace events (tracefs)\n"
         "  help: run klogger as root, on a kernel that has CONFIG_EVENT_TRACING\n",
     )
 

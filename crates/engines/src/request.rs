@@ -130,6 +130,11 @@ impl Request {
         if self.is_scoped() {
             host_kernel::check_pid_namespace()?;
         }
+        match &self.target {
+            Target::All => host_kernel::check_whose(None)?,
+            Target::Processes(pids) => host_kernel::check_whose(Some(pids))?,
+            Target::Command => {}
+        }
         let rings = machine::online_cpus()?.iter().max().map_or(1, |c| *c as usize + 1);
         let size = self.buffer_size;
         if !size.is_power_of_two() || !(BUFFER_MIN..=BUFFER_MAX).contains(&size) {

@@ -16,12 +16,13 @@ pub use preemption::{Preemption, preemption};
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::{Counts, Formats};
-use klogger_os::{Error, missed, perf_events};
+use klogger_os::{Error, files, missed, perf_events};
 use klogger_programs::Programs;
 use klogger_schema::counted::Counted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -119,6 +120,8 @@ pub fn has_uprobe_multi(types: &KernelTypes) -> bool {
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];
 const MODULE_CAPABILITIES: &[(u32, &str)] = &[(16, "CAP_SYS_MODULE")];
 const CAP_SYS_ADMIN: u32 = 21;
+/// With one of these, memory and open files of all processes can be read anyway.
+const MAY_SEE_OTHERS: [u32; 2] = [19 /* CAP_SYS_PTRACE */, CAP_SYS_ADMIN];
 
 /// Returns an error that names the missing capabilities if this process may not load tracing
 /// programs.
@@ -164,21 +167,36 @@ fn check_user_namespace() -> Result<(), Error> {
     .help("run it as root on the host, or record programs only: --engine user"))
 }
 
+/// Who is not root, and may load tracing programs, records own processes. `pids`: those that are to
+/// be recorded; `None` for all.
+pub fn check_whose(pids: Option<&[u32]>) -> Result<(), Error> {
+    let own = files::effective_uid();
+    let capabilities = effective_capabilities()?;
+    if own == 0 || MAY_SEE_OTHERS.iter().any(|bit| capabilities >> bit & 1 == 1) {
+        return Ok(());
+    }
+    let Some(pids) = pids else {
+        return Err(Error::new(
+            "recording all processes needs CAP_SYS_PTRACE, which this process does not have",
+        )
+        .help("record a command, or processes of your own with -p; or use sudo"));
+    };
+    // One that has ended is told later, as for root.
+    let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
+    match pids.iter().find(|pid| owner(pid).is_some_and(|uid| uid != own)) {
+        None => Ok(()),
+        Some(pid) => Err(Error::new(format!(
+            "process {pid} is another user's: recording it needs CAP_SYS_PTRACE, which this \
+             process does not have"
+        ))
+        .help(AS_ROOT)),
+    }
+}
+
 /// `any`: a capability that includes all others.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     check_user_namespace()?;
-    let status = fs::read_to_string("/proc/self/status").map_err(|e| {
-        Error::new(format!(
-            "cannot read which capabilities this process has: /proc/self/status: {e}"
-        ))
-        .help("mount /proc: mount -t proc proc /proc")
-    })?;
-    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let effective = effective.ok_or_else(|| {
-        Error::new("/proc/self/status does not say which capabilities this process has")
-            .help("mount /proc: mount -t proc proc /proc")
-    })?;
+    let effective = effective_capabilities()?;
     let has = |bit: u32| effective >> bit & 1 == 1;
     let missing: Vec<_> =
         needed.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
@@ -190,6 +208,22 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
         missing.join(" and ")
     ))
     .help(AS_ROOT))
+}
+
+/// A bit for each.
+fn effective_capabilities() -> Result<u64, Error> {
+    let status = fs::read_to_string("/proc/self/status").map_err(|e| {
+        Error::new(format!(
+            "cannot read which capabilities this process has: /proc/self/status: {e}"
+        ))
+        .help("mount /proc: mount -t proc proc /proc")
+    })?;
+    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.ok_or_else(|| {
+        Error::new("/proc/self/status does not say which capabilities this process has")
+            .help("mount /proc: mount -t proc proc /proc")
+    })
 }
 
 /// Thread ids in the kernel's events are those of the initial pid namespace. They can be compared

@@ -25,7 +25,9 @@ impl TraceEvents {
 fn unreadable(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => {
-            "only root can read the kernel's descriptions of trace events (tracefs)".into()
+            "only root, or CAP_DAC_READ_SEARCH where tracefs is mounted, can read the kernel's \
+             descriptions of trace events (tracefs)"
+                .into()
         }
         _ => format!("cannot read the kernel's descriptions of trace events (tracefs): {error}"),
     }
