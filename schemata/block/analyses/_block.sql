@@ -22,12 +22,13 @@ FROM RQ_DONE UNION ALL BY NAME SELECT NULL::BOOLEAN AS kernel WHERE false;
 CREATE TEMP VIEW block_bio_done AS
 FROM BIO_DONE UNION ALL BY NAME SELECT NULL::BOOLEAN AS kernel WHERE false;
 -- A request that was under way when the recording began, or was not passed to a driver, took 0.
-CREATE TEMP TABLE block_request AS
-SELECT time AS to_ns, time - block_ns(took) AS issued_ns,
-    time - block_ns(took) - block_ns(queued) AS from_ns, cpu, rq, device, sector, bytes, kind, how,
+CREATE TEMP TABLE block_ended AS
+SELECT time AS to_ns, rq, device, sector, bytes, kind, how,
     pid, inode, file_system, status, whole, kernel, block_ns(took) AS took,
     block_ns(queued) AS queued
 FROM block_done;
+CREATE TEMP VIEW block_request AS
+SELECT *, to_ns - took AS issued_ns, to_ns - took - queued AS from_ns FROM block_ended;
 -- Those of devices without requests, as of dm.
 CREATE TEMP VIEW block_bio AS
 SELECT time AS to_ns, time - block_ns(took) AS from_ns, device, sector, bytes, kind, how, pid,

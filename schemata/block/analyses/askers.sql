@@ -44,33 +44,44 @@ SELECT pid, from_ns AS time, device, kind, how, bytes, inode, file_system, kerne
 FROM block_request WHERE took > 0
 UNION ALL
 SELECT pid, from_ns, device, kind, how, bytes, inode, file_system, kernel, took FROM block_bio;
-CREATE TEMP TABLE askers AS
+CREATE TEMP VIEW askers AS
 SELECT CASE WHEN pid = 0 THEN 'nobody' ELSE program END AS program, device, kind, how, bytes,
     inode, file_system, kernel, ns
 FROM klogger.with_program('askers_seen');
+-- What the sections add up, made once of all requests; and what cannot be added.
+CREATE TEMP TABLE askers_part AS
+SELECT program, kernel, device, kind, file_system, inode, count(*) AS requests,
+    sum(bytes)::BIGINT AS bytes, count(*) FILTER (how & 130 <> 0) AS metadata, sum(ns) AS ns
+FROM askers GROUP BY ALL;
+CREATE TEMP TABLE askers_by AS
+SELECT added.*, p FROM (
+    SELECT program, kernel, device, sum(requests)::BIGINT AS requests, sum(bytes)::BIGINT AS bytes,
+        coalesce(sum(requests) FILTER (kind = 0), 0)::BIGINT AS reads,
+        coalesce(sum(requests) FILTER (kind = 1), 0)::BIGINT AS writes,
+        sum(metadata) / sum(requests) AS metadata, sum(ns) AS ns,
+        count(DISTINCT {'device': file_system, 'inode': inode}) FILTER (inode > 0) AS files
+    FROM askers_part GROUP BY program, kernel, device
+) AS added JOIN (
+    SELECT program, kernel, device, quantile_disc(ns, [0.5, 0.99]) AS p
+    FROM askers GROUP BY program, kernel, device
+) AS ordered ON added.program = ordered.program AND added.device = ordered.device
+    AND added.kernel IS NOT DISTINCT FROM ordered.kernel;
 
 -- table
 SELECT program, askers_role(program, kernel) AS role, disk(device) AS device, requests, bytes,
     bytes / greatest(sum(bytes) OVER (PARTITION BY askers_by.device), 1) AS of_all, reads, writes,
     metadata, files, p[1] AS p50, p[2] AS p99
-FROM (
-    SELECT program, kernel, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes,
-        count(*) FILTER (kind = 0) AS reads, count(*) FILTER (kind = 1) AS writes,
-        count(*) FILTER (how & 130 <> 0) / count(*) AS metadata,
-        count(DISTINCT {'device': file_system, 'inode': inode}) FILTER (inode > 0) AS files,
-        quantile_disc(ns, [0.5, 0.99]) AS p
-    FROM askers GROUP BY program, kernel, device
-) AS askers_by
+FROM askers_by
 ORDER BY bytes DESC, requests DESC, program, kernel;
 
 -- picture
 WITH ranked AS (
-    SELECT program, row_number() OVER (ORDER BY sum(bytes) DESC, program) AS rank FROM askers
-    GROUP BY program
+    SELECT program, row_number() OVER (ORDER BY sum(bytes) DESC, program) AS rank
+    FROM askers_part GROUP BY program
 )
 SELECT CASE WHEN rank <= 12 THEN program ELSE 'other' END AS shown, request_kind(kind) AS kind,
     sum(bytes)::BIGINT AS bytes
-FROM askers JOIN ranked USING (program) GROUP BY ALL HAVING sum(bytes) > 0
+FROM askers_part JOIN ranked USING (program) GROUP BY ALL HAVING sum(bytes) > 0
 ORDER BY max(least(rank, 13)), kind;
 
 -- finding
@@ -81,10 +92,7 @@ SELECT format('{} asked for {:.0f} % of the bytes of {}: {:,} requests{}.', prog
                 askers_role(program, kernel)) END),
     least(ns / greatest((SELECT to_ns FROM klogger.recording), 1), 1) * bytes / all_bytes AS weight
 FROM (
-    SELECT program, kernel, device, count(*) AS requests, sum(bytes)::BIGINT AS bytes,
-        sum(ns) AS ns,
-        sum(sum(bytes)) OVER (PARTITION BY device) AS all_bytes
-    FROM askers GROUP BY program, kernel, device
+    SELECT *, sum(bytes) OVER (PARTITION BY device) AS all_bytes FROM askers_by
 )
 WHERE all_bytes > 0 ORDER BY bytes DESC, program LIMIT 1;
 

@@ -24,19 +24,34 @@
 -- note: The picture shows the five devices that were busy for longest.
 -- empty: no request was issued while the log was recorded
 
+-- How many there are after each step: of all devices up to its own, for there is one order of all
+-- steps (docs/analyses.md, Rules).
 CREATE TEMP VIEW depth_step AS
-WITH change AS (
+SELECT device, time, change, sum(change) OVER (ROWS UNBOUNDED PRECEDING) AS depth
+FROM (
     SELECT device, issued_ns AS time, 1::TINYINT AS change FROM block_request WHERE took > 0
     UNION ALL SELECT device, to_ns, -1 FROM block_request WHERE took > 0
     UNION ALL SELECT device, from_ns, 1 FROM block_open
-)
--- Steps at the same time have no length, but for the last.
-SELECT device, time AS from_ns, sum(change) OVER (w ROWS UNBOUNDED PRECEDING) AS depth,
-    coalesce(lead(time) OVER w, (SELECT to_ns FROM klogger.recording)) AS to_ns
-FROM change WINDOW w AS (PARTITION BY device ORDER BY time, change);
+    ORDER BY device, time, change
+);
+CREATE TEMP TABLE depth_reached AS
+SELECT device, depth, change, count(*) AS steps, sum(time) AS times FROM depth_step GROUP BY ALL;
+-- What a device has at the end, and those before it.
+CREATE TEMP VIEW depth_left AS
+SELECT device, rest, sum(rest) OVER (ORDER BY device ROWS UNBOUNDED PRECEDING) - rest AS others
+FROM (SELECT device, sum(change * steps) AS rest FROM depth_reached GROUP BY device);
+-- How long a depth lasted is the sum of the times at which it was left, or of the end of the log,
+-- less those at which it was reached: so no step has to know the next one.
 CREATE TEMP TABLE depth_time AS
-SELECT device, depth, sum(to_ns - from_ns)::BIGINT AS ns FROM depth_step
-WHERE depth > 0 AND to_ns > from_ns GROUP BY device, depth;
+SELECT device, depth, sum(ns)::BIGINT AS ns
+FROM (
+    SELECT device, depth - others AS depth, -times AS ns FROM depth_reached JOIN depth_left
+        USING (device)
+    UNION ALL
+    SELECT device, depth - others - change, times FROM depth_reached JOIN depth_left USING (device)
+    UNION ALL
+    SELECT device, rest, (SELECT to_ns FROM klogger.recording) FROM depth_left
+) WHERE depth > 0 GROUP BY device, depth HAVING sum(ns) > 0;
 CREATE TEMP TABLE depth AS
 SELECT device, sum(ns)::BIGINT AS busy, max(depth)::BIGINT AS max,
     sum(depth * ns) / greatest(sum(ns), 1) AS mean,
@@ -64,13 +79,19 @@ WITH bin AS (
     SELECT device, greatest(issued_ns, 0) AS from_ns, to_ns FROM block_request WHERE took > 0
     UNION ALL
     SELECT device, greatest(from_ns, 0), (SELECT to_ns FROM klogger.recording) FROM block_open
-), part AS (
-    SELECT device, from_ns, to_ns, width,
-        unnest(range(from_ns // width, (to_ns - 1) // width + 1)) AS n
+), placed AS (
+    SELECT device, from_ns, to_ns, width, from_ns // width AS first, (to_ns - 1) // width AS last
     FROM stay JOIN shown USING (device), bin WHERE to_ns > from_ns
+), part AS (
+    -- Nearly all are in one bin.
+    SELECT device, width, first AS n, sum(to_ns - from_ns) AS ns FROM placed WHERE first = last
+    GROUP BY device, width, first
+    UNION ALL
+    SELECT device, width, n, least(to_ns, (n + 1) * width) - greatest(from_ns, n * width)
+    FROM (SELECT *, unnest(range(first, last + 1)) AS n FROM placed WHERE first < last)
 )
 SELECT disk(device) AS shown, n * width AS begins, (n + 1) * width AS ends,
-    round(sum(least(to_ns, (n + 1) * width) - greatest(from_ns, n * width)) / width, 3) AS depth
+    round(sum(ns) / width, 3) AS depth
 FROM part GROUP BY device, n, width ORDER BY shown, begins;
 
 -- finding

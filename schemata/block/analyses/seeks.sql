@@ -21,18 +21,20 @@
 -- note: Requests between which events are missing are left out and counted.
 -- empty: no two reads or writes of a device were issued while the log was recorded
 
+-- No disk has as many sectors as damage may say: the distance has 63 bits.
+CREATE TEMP VIEW seeks_order AS
+SELECT device, kind, issued_ns, to_ns, CASE WHEN sector <= 4503599627370495 THEN sector
+    ELSE 4503599627370495 END::BIGINT AS first, first + bytes // 512 AS stop
+FROM block_request WHERE kind IN (0, 1, 7) AND bytes > 0 AND took > 0
+ORDER BY device, issued_ns, to_ns, rq;
 CREATE TEMP VIEW seeks_pair AS
+SELECT device, kind, NULL AS place, from_ns, to_ns, distance
 FROM (
-    SELECT device, kind, NULL AS place, lag(issued_ns) OVER w AS from_ns, to_ns,
-        (sector - lag(sector + bytes // 512) OVER w) * 512 AS distance
-    FROM (
-        -- No disk has as many sectors as damage may say: the distance has 63 bits.
-        SELECT * REPLACE (CASE WHEN sector <= 4503599627370495 THEN sector ELSE 4503599627370495 END
-            ::BIGINT AS sector)
-        FROM block_request
-    ) WHERE kind IN (0, 1, 7) AND bytes > 0 AND took > 0
-    WINDOW w AS (PARTITION BY device ORDER BY issued_ns, to_ns, rq)
-) WHERE from_ns IS NOT NULL;
+    -- Each beside the one before it (docs/analyses.md, Rules).
+    SELECT device, kind, to_ns, lag(device) OVER () AS device_before,
+        lag(issued_ns) OVER () AS from_ns, (first - lag(stop) OVER ()) * 512 AS distance
+    FROM seeks_order
+) WHERE device = device_before;
 CREATE TEMP TABLE seeks_seen AS
 SELECT device, kind, distance, broken FROM klogger.broken('seeks_pair', ['RQ_DONE']);
 CREATE TEMP VIEW seeks AS

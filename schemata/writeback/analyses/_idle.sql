@@ -10,7 +10,7 @@ CREATE TEMP VIEW idle_change AS
 FROM (
     SELECT time, tid, device, inode, flags FROM DIRTY_INODE WHERE flags & 23 > 0
     UNION ALL SELECT time, tid, device, inode, 4 FROM DIRTY_PAGES
-    UNION ALL SELECT time, tid, device, 0, 4 FROM DIRTY_BUFFER
+    UNION ALL SELECT time, tid, device, 0::UBIGINT, 4 FROM DIRTY_BUFFER
 ) WHERE tid NOT IN (SELECT tid FROM writeback_worker)
     AND (device >> 20 > 0 OR device IN (SELECT device FROM WB_PAGES));
 CREATE TEMP TABLE idle_row AS

@@ -60,10 +60,13 @@ SELECT time, tid, device, inode, pages,
 FROM DIRTY_PAGES;
 CREATE TEMP TABLE writeback_dirtied AS FROM writeback_numbered('writeback_dirtied_all');
 CREATE TEMP VIEW writeback_write_all AS
-SELECT time, tid, device, inode, position // writeback_page() AS first,
-    (position + greatest(bytes, 1) - 1) // writeback_page() AS last, position, bytes, via, reason
+SELECT time, tid, device, inode, position, bytes, via, reason
 FROM (
     SELECT * REPLACE (CASE WHEN position <= 9223372036854775807 THEN position
         ELSE 9223372036854775807 END AS position) FROM WB_PAGES
 );
-CREATE TEMP TABLE writeback_write AS FROM writeback_numbered('writeback_write_all');
+CREATE TEMP TABLE writeback_bio AS FROM writeback_numbered('writeback_write_all');
+CREATE TEMP VIEW writeback_write AS
+SELECT *, position // writeback_page() AS first,
+    (position + greatest(bytes, 1) - 1) // writeback_page() AS last
+FROM writeback_bio;

@@ -23,11 +23,14 @@
 --     thread here.
 -- empty: no page of a file was written while the log was recorded
 
-CREATE TEMP TABLE flushers_order AS
-SELECT time, tid AS pid, number, bytes, via, reason,
-    coalesce(position >= lag(position + bytes)
-        OVER (PARTITION BY number ORDER BY time), true) AS in_order
-FROM writeback_write;
+-- Each beside the one before it (docs/analyses.md, Rules). It is read once, so it is a view.
+CREATE TEMP VIEW flushers_order AS
+SELECT time, pid, number, bytes, via, reason, coalesce(position >= lag(stop) OVER ()
+    OR number <> lag(number) OVER (), true) AS in_order
+FROM (
+    SELECT time, tid AS pid, number, bytes, via, reason, position, position + bytes AS stop
+    FROM writeback_write ORDER BY number, time
+);
 -- Texts are made of groups, not of each write.
 CREATE TEMP TABLE flushers AS
 SELECT CASE via WHEN 1 THEN format('flusher: {}', flush_reason(reason))

@@ -30,21 +30,28 @@ SELECT device, writers_requests_second(time) AS second, count(DISTINCT tid) AS w
 FROM DIRTY_PAGES WHERE inode > 0 AND tid NOT IN (SELECT tid FROM writeback_worker) GROUP BY ALL;
 CREATE TEMP MACRO writers_requests_least(x, most) AS
     (CASE WHEN x <= most THEN x ELSE most END)::BIGINT;
+-- No disk has as many sectors as damage may say, and no time is longer than 73 years.
+CREATE TEMP VIEW writers_requests_order AS
+SELECT device AS disk, file_system AS device, kind = 1 AND inode > 0 AS of_file, bytes,
+    writers_requests_least(took, 2305843009213693951::UBIGINT) AS took, time AS to_ns,
+    time - writers_requests_least(took, 2305843009213693951::UBIGINT) AS issued_ns,
+    writers_requests_least(sector, 4503599627370495::UBIGINT) AS first, first + bytes // 512 AS stop
+FROM RQ_DONE WHERE kind IN (0, 1, 7) AND bytes > 0 AND took > 0
+ORDER BY disk, issued_ns, to_ns, rq;
 CREATE TEMP VIEW writers_requests_next AS
-SELECT file_system AS device, inode, kind, bytes, took, NULL AS place, to_ns,
-    writers_requests_second(issued_ns) AS second, coalesce(lag(issued_ns) OVER disk, issued_ns)
-        AS from_ns, sector = lag(sector + bytes // 512) OVER disk AS follows
+SELECT device, of_file, bytes, took, NULL AS place, to_ns,
+    writers_requests_second(issued_ns) AS second,
+    CASE WHEN disk = disk_before THEN issued_before ELSE issued_ns END AS from_ns,
+    CASE WHEN disk = disk_before THEN first = stop_before END AS follows
 FROM (
-    -- No disk has as many sectors as damage may say, and no time is longer than 73 years.
-    SELECT * REPLACE (writers_requests_least(took, 2305843009213693951::UBIGINT) AS took,
-            writers_requests_least(sector, 4503599627370495::UBIGINT) AS sector), time AS to_ns,
-        time - writers_requests_least(took, 2305843009213693951::UBIGINT) AS issued_ns
-    FROM RQ_DONE
-) WHERE kind IN (0, 1, 7) AND bytes > 0 AND took > 0
-WINDOW disk AS (PARTITION BY device ORDER BY issued_ns, to_ns, rq);
+    -- Each beside the one before it (docs/analyses.md, Rules).
+    SELECT *, lag(disk) OVER () AS disk_before, lag(issued_ns) OVER () AS issued_before,
+        lag(stop) OVER () AS stop_before
+    FROM writers_requests_order
+);
 CREATE TEMP TABLE writers_requests_done AS
 SELECT device, second, bytes, took, broken, CASE WHEN NOT broken THEN follows END AS follows
-FROM klogger.broken('writers_requests_next', ['RQ_DONE']) WHERE kind = 1 AND inode > 0;
+FROM klogger.broken('writers_requests_next', ['RQ_DONE']) WHERE of_file;
 CREATE TEMP TABLE writers_requests_given AS
 SELECT device, writers_requests_second(time) AS second, sum(bytes) AS bytes,
     coalesce(sum(bytes) FILTER (via = 1), 0) AS flusher,
