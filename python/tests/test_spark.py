@@ -100,6 +100,26 @@ def test_spark_answers_as_duckdb(
     assert duckdb.sql(f"SELECT n FROM '{tmp_path}/x.parquet'").fetchall() == [(20,), (20,)]
 
 
+@pytest.mark.full("starts Spark")
+@needs_spark
+@pytest.mark.parametrize(
+    ("module", "asked"),
+    [
+        ("report", ["--analysis", "quanta", "--no-pager"]),
+        ("sql", ["SELECT count(*) AS n FROM recording"]),
+    ],
+)
+def test_spark_leaves_nothing_in_the_current_folder(
+    two: dataset.Dataset, tmp_path: Path, module: str, asked: list[str]
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    words = [sys.executable, "-m", f"klogger.cli.{module}", two.where, "--on", "local[1]", *asked]
+    done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(here) == []
+
+
 def test_a_name_of_several_tables_has_the_schema_before_it(two: dataset.Dataset) -> None:
     entry = two.entries()[0]
     part = entry.said["events"]["SCHEDIN"]
