@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import duckdb
 
@@ -28,8 +29,7 @@ HEADS = ("host", "recording")
 HEAD_DOCS = {"host": "host", "recording": "recording"}
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """Of a group. `group`: the values that it is grouped by."""
 
     log: str
@@ -104,7 +104,6 @@ def load(
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET memory_limit = '1GiB'")
     connection.execute("CREATE SCHEMA klogger")
-    connection.execute(histograms.SQL)
     numbers = {group: number for number, group in enumerate(groups)}
     listed = task.recordings
     connection.execute(
@@ -153,6 +152,7 @@ def of_groups(connection: duckdb.DuckDBPyConnection, one: Analysis, groups: int)
     connection.execute(
         f"CREATE TABLE klogger.sorted AS FROM klogger.everything ORDER BY {PLACE}, {ROW}"
     )
+    connection.execute(histograms.SQL)
     lock(connection)
     found = Rows()
     for number in range(groups):
@@ -183,6 +183,8 @@ def together(connection: duckdb.DuckDBPyConnection, one: Analysis) -> Rows:
     """All groups at once, in their order; the first column is the number of the group."""
     types = types_of(connection, "klogger.everything")
     if one.combine == "sum":
+        if histograms_of(types):
+            connection.execute(histograms.SQL)
         # Without histograms, which are long: what is added up in the order of the recordings.
         listed = ", ".join([GROUP, *map(identifier, shown(types))])
         connection.execute(
