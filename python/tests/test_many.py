@@ -41,7 +41,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def of_size(tmp_path: Path, datasets: Datasets, monkeypatch: pytest.MonkeyPatch) -> Sized:
     """Datasets of so many recordings, whose heads are kept in one file if there are more than 5."""
     monkeypatch.setattr(index, "NEW_MAX", 5)
-    monkeypatch.setattr(sample, "FEW", 10)
+    monkeypatch.setattr(sample, "FEW", 6)
 
     def made(count: int) -> Dataset:
         into = datasets.copy(tmp_path / str(count), ("host0",))
@@ -67,7 +67,7 @@ def test_first_rows_of_many_recordings(
         counts.append(len(reads))
 
     monkeypatch.setattr(sample, "show", show)
-    for count in (12, 24):
+    for count in (8, 16):
         into = of_size(count)
         reads.clear()
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
@@ -76,11 +76,11 @@ def test_first_rows_of_many_recordings(
         assert f"Provisional, of 3 of {count} recordings" in said.err
         assert f"{count} recordings of {count} hosts" in said.out
         assert "Provisional" not in said.out
-        # A third time, the heads are there: there is no sample.
-        assert report.main([into.where, "--analysis", "quanta", "--no-pager"]) == 0
-        assert "Provisional" not in capsys.readouterr().err
+    # Now the heads are there, and there is no sample.
+    assert report.main([into.where, "--analysis", "quanta", "--no-pager"]) == 0
+    assert "Provisional" not in capsys.readouterr().err
     assert len(counts) == 2
-    assert counts[0] == counts[1] < 12
+    assert counts[0] == counts[1] < 8
 
 
 def test_the_sample_is_of_what_is_asked_for(of_size: Sized) -> None:
@@ -101,7 +101,7 @@ def test_the_second_report_reads_as_many_files_of_any_dataset(
     of_size: Sized, reads: list[str]
 ) -> None:
     counts = []
-    for count in (12, 36):
+    for count in (8, 24):
         into = of_size(count)
         first = fleet.answers(into, into.entries(), QUANTA)
         reads.clear()
@@ -113,17 +113,29 @@ def test_the_second_report_reads_as_many_files_of_any_dataset(
     assert counts[0] == counts[1]
 
 
-def test_many_reports_keep_their_answers_in_few_files(of_size: Sized) -> None:
-    """Each report adds the answer of one recording more."""
-    into = of_size(16)
+def test_a_report_makes_one_batch_of_small_ones(of_size: Sized) -> None:
+    into = of_size(4)
     entries = into.entries()
-    for count in range(1, len(entries) + 1):
+    for count in (3, 4):
         found = fleet.answers(into, entries[:count], QUANTA)
     (folder,) = (Path(into.where) / cache.FOLDER).glob("scheduler-*")
-    assert len(os.listdir(folder)) <= 2 * 3
+    assert sorted(Path(name).suffix for name in os.listdir(folder)) == [".json", ".parquet"]
     again = fleet.answers(into, entries, QUANTA)
     assert [r.table.rows for r in again.results] == [r.table.rows for r in found.results]
-    assert len(again.entries) == len(entries)
+    assert len(again.entries) == 4
+
+
+def test_many_reports_keep_their_answers_in_few_files(of_size: Sized, tmp_path: Path) -> None:
+    """Each adds that of one recording."""
+    into = of_size(1)
+    logs = [str(number) for number in range(60)]
+    for number, log in enumerate(logs):
+        kept = cache.Cache(into.store, tmp_path)
+        assert kept.find("key", dict.fromkeys(logs, "sum")).keys() == set(logs[:number])
+        kept.keep("key", [cache.Kept(log, "sum", 1.0, "empty", "none", ())])
+        kept.settle("key")
+        assert kept.fault == ""
+        assert len(os.listdir(Path(into.where) / cache.FOLDER / "key")) <= 4
 
 
 @pytest.mark.parametrize(

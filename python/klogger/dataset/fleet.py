@@ -185,8 +185,8 @@ class Taken:
         # What is new, and is to be kept; and of which analyses there was some.
         self.new: dict[str, list[Kept]] = defaultdict(list)
         self.added: dict[str, None] = {}
-        # By which recordings are grouped, and the values of each.
-        self.groups: tuple[tuple[str, ...], dict[str, tuple[str, ...]]] = ((), {})
+        # By which recordings are grouped, and those so far.
+        self.groups: tuple[tuple[str, ...], dict[str, Recording]] = ((), {})
 
     def known(self, chosen: Sequence[Analysis]) -> dict[tuple[str, ...], list[Entry]]:
         """Takes what the dataset has kept. Gives the recordings that are to be worked on, by the
@@ -290,18 +290,21 @@ class Taken:
 
     def task(self, one: Analysis, by: Sequence[str]) -> Task:
         key = (one.schema, one.name)
-        groups, files, seconds = self.grouped(tuple(by)), self.kept[key], self.seconds
+        known = self.grouped(tuple(by))
         recordings = [
-            Recording(e.log, e.host, seconds[e.log], groups[e.log], files.get(e.log, ""))
-            for e, part in self.parts[key]
-            if part.status in ("answer", "empty")
+            known[e.log] for e, part in self.parts[key] if part.status in ("answer", "empty")
         ]
-        return Task(one, tuple(by), tuple(recordings), tuple(self.files[key]))
+        return Task(
+            one, tuple(by), tuple(recordings), tuple(self.files[key]), self.kept.get(key, {})
+        )
 
-    def grouped(self, by: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
-        """The group of each recording: the same for all analyses."""
-        if self.groups[0] != by or not self.groups[1]:
-            found = {log: tuple(e.value(b) for b in by) for log, (_, e) in self.place.items()}
+    def grouped(self, by: tuple[str, ...]) -> Mapping[str, Recording]:
+        """The recordings so far with their groups, which all analyses share."""
+        if self.groups[0] != by or len(self.groups[1]) != len(self.seconds):
+            found = {
+                e.log: Recording(e.log, e.host, self.seconds[e.log], tuple(map(e.value, by)))
+                for e in self.entries
+            }
             self.groups = (by, found)
         return self.groups[1]
 
