@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What reports over a dataset of many recordings cost: the first, which works on each recording,
-the second, which combines what is kept; and what it costs to add a recording.
+the second, which combines what is kept; when the first rows are seen; and what it costs to add a
+recording.
 """
 
 import json
 import os
+import pty
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import fleet_made
@@ -17,6 +22,7 @@ TIMES, PAIRS = 1245, 8
 RECORDINGS = (100, 1000)
 ONE = "switches"
 MILLION = 1e6
+PROVISIONAL = b"Provisional"
 
 
 def fleet(tools) -> list[str]:
@@ -52,17 +58,19 @@ def fleet(tools) -> list[str]:
         ]
     )
     numbers = [int(word) for word in os.environ.get("FLEET", "").split(",") if word]
-    rows, adding = (
+    rows, first, adding = (
+        [],
         [],
         [("an empty dataset", added(tools, tools.folder / "empty", other))],
     )
     for number in numbers or RECORDINGS:
         folder = tools.folder / f"ds{number}"
         events = filled(tools, folder, log, number)
+        first += first_rows(tools, folder, number)
         rows += of_dataset(tools, folder, number, events)
         adding.append((f"one of {number:,}", added(tools, folder, other)))
         shutil.rmtree(folder)
-    return [*HEAD, *rows, "", *lines_of_adding(adding)]
+    return [*HEAD, *rows, "", *first, "", *lines_of_adding(adding)]
 
 
 HEAD = [
@@ -98,6 +106,40 @@ def of_dataset(tools, folder: Path, number: int, events: int) -> list[str]:
         "of all, by host": [*report, "host"],
     }
     return [row(number, events, name, timed(words)) for name, words in arms.items()]
+
+
+def first_rows(tools, folder: Path, number: int) -> list[str]:
+    """When they are seen at a terminal. What the report has kept until then is removed."""
+    words = [tools.klogger, "report", folder, "--on", "pool", "--by", "kernel"]
+    leader, terminal = pty.openpty()
+    begun, said = time.monotonic(), b""
+    one = subprocess.Popen(
+        [*words, "--analysis", ONE, "--no-pager"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    while PROVISIONAL not in said:
+        try:
+            said += os.read(leader, 1 << 16)
+        except OSError:
+            break
+    took = time.monotonic() - begun
+    if one.poll() is None:
+        os.killpg(one.pid, signal.SIGINT)
+    while True:
+        try:
+            if not os.read(leader, 1 << 16):
+                break
+        except OSError:
+            break
+    one.wait()
+    os.close(leader)
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    what = f"after {took:.1f} s" if PROVISIONAL in said else "with all others"
+    return [f"- First rows of {number:,} recordings at a terminal, of `{ONE}`: {what}"]
 
 
 def row(number: int, events: int, name: str, used: Usage) -> str:

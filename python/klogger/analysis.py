@@ -135,6 +135,8 @@ class Analysis:
     text: list[str] = field(default_factory=list)
     # Of the header: it costs the analysis its answer.
     faults: list[Fault] = field(default_factory=list)
+    # What it includes, by name, as far as it was read: once for a report, of however many logs.
+    included: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def said(self, faults: Iterable[Fault]) -> str:
         return "\n".join(fault.shown(self.path, self.text) for fault in faults)
@@ -154,12 +156,18 @@ class Analysis:
             return beside.parent / "analyses"
         return beside / "analyses" if self.path.name == SPANS else beside
 
+    def including(self, name: str) -> str:
+        """The text of a file that it includes. Raises what `sources.read` does."""
+        if name not in self.included:
+            self.included[name] = sources.read(self.folder / f"{name}.sql", schemata())
+        return self.included[name]
+
     def whole(self) -> str:
         """All its SQL, with that of the files that it includes, as far as they can be read."""
         parts = [self.setup, *self.sections.values(), self.samples, self.histogram]
         for name in self.includes:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                parts.append(sources.read(self.folder / f"{name}.sql", schemata()))
+                parts.append(self.including(name))
         return "\n".join(parts)
 
     def line_with(self, start: str) -> int:

@@ -125,13 +125,13 @@ def part_of(found: Any) -> Part:
 
 
 def pairs(listed: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((str(name), str(kind)) for name, kind in listed)
+    return tuple(map(tuple, listed))
 
 
 @functools.lru_cache(4096)
 def columns_of(listed: tuple[tuple[str, str], ...]) -> tuple[Column, ...]:
     """Recordings of one schema have the same, and there may be thousands of them."""
-    return tuple(Column(name, type_of(kind)) for name, kind in listed)
+    return tuple(Column(str(name), type_of(kind)) for name, kind in listed)
 
 
 def type_of(text: str) -> str:

@@ -15,7 +15,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -421,7 +421,11 @@ def events_known(made: Made, kept: Opening | None, preamble: dict[str, Any]) -> 
     counted = Events()
     for name, event in found.items():
         logged, lost = kept.counts[event.name]
-        counted[name] = replace(event, logged=logged, lost=lost)
+        # Quicker than `replace`, for thousands of logs.
+        counted[name] = Event(
+            event.name, event.schema, event.doc, logged, lost, event.fields, event.role,
+            event.begins, event.ends,
+        )  # fmt: skip
     return counted
 
 

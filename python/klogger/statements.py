@@ -11,17 +11,19 @@ the tables of the log, write files, change settings, or run for ever:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import duckdb
 
-from klogger import sources, sqlerror
-from klogger.analysis import Analysis, remedy, schemata
+from klogger import sqlerror
+from klogger.analysis import Analysis, remedy
+from klogger.deadlines import deadlines
 from klogger.failure import Failure
 from klogger.sqlerror import Fault
 
@@ -63,7 +65,7 @@ def include(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]
             continue
         path = one.folder / f"{name}.sql"
         try:
-            text = sources.read(path, schemata())
+            text = one.including(name)
         except OSError as error:
             raise Failure(f"{path}: {error.strerror}", help=remedy(error) or None) from None
         except UnicodeDecodeError as error:
@@ -85,11 +87,11 @@ def executed(
     cursor: duckdb.DuckDBPyConnection, text: str, where: str
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """The rows of the last statement are there until the end of the block."""
-    check(cursor, text, where)
+    found = check(cursor, text, where)
     with limited(cursor, text, where):
         cursor.execute(READ_ONLY)
         try:
-            yield cursor.execute(text)
+            yield run(cursor, found, text)
         except BaseException:
             with contextlib.suppress(duckdb.Error):
                 cursor.execute("ROLLBACK")
@@ -97,32 +99,37 @@ def executed(
         cursor.execute("COMMIT")
 
 
+def run(
+    cursor: duckdb.DuckDBPyConnection, found: Sequence[duckdb.Statement], text: str
+) -> duckdb.DuckDBPyConnection:
+    """Executes a text as DuckDB has read it already."""
+    if any(statement.type.name == "MULTI" for statement in found) or not found:
+        return cursor.execute(text)
+    for statement in found:
+        cursor.execute(statement)
+    return cursor
+
+
 @contextlib.contextmanager
 def limited(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Iterator[None]:
     """Errors of DuckDB are told with their place; what takes too long is given up."""
     seconds = limit_seconds()
-    over = threading.Event()
+    over, done = threading.Event(), threading.Event()
     given_up = Failure(
         f"{where}: not done after {seconds:g} s, and given up",
         help=f"{LIMIT_NAME}=SECONDS in the environment gives it more time, 0 all it takes",
     )
 
     def end() -> None:
-        if ending is not None:
+        if ending is not None and not done.is_set():
             ending(given_up)
-
-    # A thread of its own only when it is needed.
-    last = threading.Timer(GRACE_SECONDS, end)
 
     def stop() -> None:
         over.set()
-        last.start()
+        asked.append(deadlines.add(GRACE_SECONDS, end))
         cursor.interrupt()
 
-    first = threading.Timer(seconds, stop)
-    first.daemon = last.daemon = True
-    if seconds:
-        first.start()
+    asked = [deadlines.add(seconds, stop)] if seconds else []
     try:
         yield
     except duckdb.Error as error:
@@ -132,8 +139,9 @@ def limited(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Iterato
             raise Rejected(where, Fault(f"{MAY}; this changes the log's own tables")) from None
         raise Rejected(where, sqlerror.fault(error, text)) from None
     finally:
-        first.cancel()
-        last.cancel()
+        done.set()
+        for one in asked:
+            deadlines.cancel(one)
 
 
 def limit_seconds() -> float:
@@ -148,8 +156,25 @@ def limit_seconds() -> float:
     return seconds
 
 
-def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> list[str]:
-    """Whether it has only what an analysis may do; the kinds of its statements."""
+# The texts that may be executed, as DuckDB has read them: of thousands of logs they are the same.
+KNOWN_MAX = 256
+known: dict[str, list[duckdb.Statement]] = {}
+# DuckDB's module complains of what is still there when Python ends.
+atexit.register(known.clear)
+
+
+def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Sequence[duckdb.Statement]:
+    """Whether it has only what an analysis may do; its statements."""
+    found = known.get(text)
+    if found is None:
+        found = checked(cursor, text, where)
+        if len(known) >= KNOWN_MAX:
+            known.clear()
+        known[text] = found
+    return found
+
+
+def checked(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> list[duckdb.Statement]:
     with told(text, where):
         found = cursor.extract_statements(text)
     if hidden := strange_space(text):
@@ -161,7 +186,7 @@ def check(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> list[str]
             raise Rejected(where, forbidden(kind.replace("_", " "), text))
     if has_copy(text):
         raise Rejected(where, forbidden("COPY", text))
-    return [statement.type.name for statement in found]
+    return found
 
 
 def has_copy(text: str) -> bool:
@@ -200,7 +225,7 @@ def strange_space(text: str) -> Fault | None:
 
 def check_query(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
     """Whether it is one SELECT, which may stand in a statement of klogger's own."""
-    if check(cursor, text, where) != ["SELECT"]:
+    if [statement.type.name for statement in check(cursor, text, where)] != ["SELECT"]:
         raise Rejected(where, Fault("a section is one query"))
 
 

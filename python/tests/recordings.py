@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import uuid
 from pathlib import Path
 
 import duckdb
 import support
 
 from klogger import dataset
+from klogger.folder import RECORDINGS
 
 
 def log_of(folder: Path, number: int = 0, host: str = "example", **given: object) -> Path:
@@ -52,3 +55,12 @@ class Datasets:
                 into.add(log_of(folder, number, host), labels)
         shutil.copytree(folder, to, dirs_exist_ok=True)
         return dataset.open(to / "ds")
+
+
+def multiplied(into: dataset.Dataset, entry: dataset.Entry, count: int) -> None:
+    """Adds as many recordings with the files of this one, each with an id and a host of its own."""
+    said = json.loads(into.store.read(entry.name))
+    for number in range(count):
+        log = str(uuid.uuid5(uuid.UUID(entry.log), str(number)))
+        own = said | {"log": log, "host": f"copy{number}", "checksum": log}
+        into.store.write(f"{RECORDINGS}/{log}.json", json.dumps(own).encode())

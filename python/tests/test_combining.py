@@ -206,6 +206,18 @@ def test_a_query_of_its_own(tmp_path: Path) -> None:
             assert combine.combine(task)[1].rows == [["p", 5]]
 
 
+def test_lists_are_added_up_by_place() -> None:
+    """Of any lengths; no number, or no list, adds nothing."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA klogger")
+        connection.execute(
+            "CREATE TABLE klogger.sorted AS FROM (VALUES ('a', [1, 2, 3]), ('a', [10]),"
+            " ('a', NULL), ('b', [NULL, 1]), (NULL, [5, 6]), (NULL, [1])) AS t(k, l)"
+        )
+        rows = connection.execute(combine.added_lists(["k"], "l")).fetchall()
+    assert dict(rows) == {"a": [11, 2, 3], "b": [0, 1], None: [6, 6]}
+
+
 def is_key(one: analysis.Analysis, name: str) -> bool:
     column = one.columns[name]
     return column.rule == "key" or not (column.rule or column.unit)

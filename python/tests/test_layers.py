@@ -36,6 +36,7 @@ LAYERS = [
         "made",
         "opening",
         "waiting",
+        "deadlines",
         "devices",
     },
     {

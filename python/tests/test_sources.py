@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -294,6 +295,39 @@ def test_a_section_is_one_query(log: duckdb.DuckDBPyConnection) -> None:
     for text in ("SELECT 1; SELECT 2", "SELECT 1); DROP TABLE E; SELECT (1", "DROP VIEW V"):
         with pytest.raises(statements.Rejected):
             statements.check_query(log, text, "a.sql")
+
+
+class Counting:
+    """A connection that counts how often DuckDB reads a text."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection, self.count = connection, 0
+
+    def extract_statements(self, text: str) -> Any:
+        self.count += 1
+        return self.connection.extract_statements(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+
+def test_a_text_is_read_once_for_all_logs(log: duckdb.DuckDBPyConnection) -> None:
+    """And gives the same each time: rows, and faults."""
+    one: Any = Counting(log)
+    text = "CREATE TEMP TABLE once AS SELECT 7 AS n; INSERT INTO once SELECT 8; FROM once"
+    for _ in range(3):
+        with statements.executed(one, text, "a.sql") as rows:
+            assert rows.fetchall() == [(7,), (8,)]
+        log.execute("DROP TABLE temp.once")
+    assert one.count == 1
+    for text, said in (("SELECT 1;\nSELECT b", "line 2: SELECT b"), ("SELECT 1; DROP", "DROP")):
+        for _ in range(2):
+            with pytest.raises(statements.Rejected) as caught:
+                statements.execute_whole(log, text, "a.sql")
+            assert said in str(caught.value)
+    for _ in range(2):
+        with pytest.raises(statements.Rejected, match="ATTACH is neither"):
+            statements.execute_whole(log, "ATTACH ':memory:' AS other", "a.sql")
 
 
 def test_a_query_does_not_run_for_ever(

@@ -100,6 +100,20 @@ def test_spark_answers_as_duckdb(
     assert duckdb.sql(f"SELECT n FROM '{tmp_path}/x.parquet'").fetchall() == [(20,), (20,)]
 
 
+@pytest.mark.full("starts Spark")
+@needs_spark
+def test_spark_leaves_nothing_in_the_current_folder(two: dataset.Dataset, tmp_path: Path) -> None:
+    """Not even of a table that it does not know: it looks for that in its warehouse."""
+    here = tmp_path / "here"
+    here.mkdir()
+    words = [sys.executable, "-m", "klogger.cli.sql", two.where, "--on", "local[1]"]
+    done = subprocess.run(
+        [*words, "SELECT * FROM nothing"], cwd=here, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, os.listdir(here)) == (2, [])
+    assert "there is no table 'nothing'" in done.stderr
+
+
 def test_a_name_of_several_tables_has_the_schema_before_it(two: dataset.Dataset) -> None:
     entry = two.entries()[0]
     part = entry.said["events"]["SCHEDIN"]

@@ -16,10 +16,11 @@ from klogger import dataset as datasets
 from klogger import executors, terminal
 from klogger.cli import Progress, complain, complain_of
 from klogger.cli.pager import paged
-from klogger.dataset import Dataset, Entry, checks, query
+from klogger.dataset import Dataset, Entry, checks, query, sample
 from klogger.dataset.fleet import Fleet, answers
 from klogger.dataset.store import Local
 from klogger.durations import duration
+from klogger.executors import Executor
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.outputs import write
@@ -161,16 +162,16 @@ def report(args: argparse.Namespace) -> int:
             help=f"klogger report {args.file}/recordings/UUID.json --png OUT",
         )
     dataset = datasets.open(args.file)
-    entries = chosen(dataset, args.only)
-    check_labels(args.by, entries)
-    with Progress(after=1) as progress:
-        if args.find:
-            # It loads pandas, which takes as long as a small report.
-            from klogger.cli import outliers
+    if args.find:
+        # It loads pandas, which takes as long as a small report.
+        from klogger.cli import outliers
 
+        entries = chosen(dataset, args.only)
+        check_labels(args.by, entries)
+        with Progress(after=1) as progress:
             return outliers.report(args, dataset, entries, progress)
-        asked = (dataset, entries, args.analysis, args.by, args.on or "here", progress)
-        found = answers(*asked, first=provisional(args, len(entries), progress))
+    with Progress(after=1) as progress:
+        found = asked(args, dataset, progress)
     missing = {**found.damage, **dataset.unreadable}
     differences = checks.differences(found.entries)
     if args.html:
@@ -190,17 +191,34 @@ def report(args: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
-def provisional(
-    args: argparse.Namespace, total: int, progress: Progress
-) -> Callable[[Fleet], None] | None:
-    """Shows the first rows to who waits at a terminal; what is asked for comes later."""
-    if args.format == "json" or not sys.stderr.isatty():
-        return None
+def asked(args: argparse.Namespace, dataset: Dataset, progress: Progress) -> Fleet:
+    """The answers; who waits at a terminal is shown the first rows, once."""
+    name = args.on or "here"
+    on: str | Executor = name
+    waits = args.format != "json" and sys.stderr.isatty()
+    with contextlib.ExitStack() as stack:
+        some = sample.entries_of(dataset, dict(args.only)) if waits else []
+        if some:
+            on = stack.enter_context(executors.chosen(name))
+            total = None if args.only else len(dataset.logs())
+            show_first = provisional(total, progress)
+            sample.show(dataset, some, args.analysis, args.by, on, show_first)
+        progress("reading what each recording has")
+        entries = chosen(dataset, args.only)
+        check_labels(args.by, entries)
+        first = provisional(len(entries), progress) if waits and not some else None
+        return answers(dataset, entries, args.analysis, args.by, on, progress, first)
+
+
+def provisional(total: int | None, progress: Progress) -> Callable[[Fleet], None]:
+    """Shows the first rows; what is asked for comes later. `total`: of how many recordings, if that
+    is known.
+    """
 
     def show(found: Fleet) -> None:
         progress.clear()
         out = terminal.console(sys.stderr)
-        count = f"{len(found.entries):,} of {total:,} recordings"
+        count = f"{len(found.entries):,}{f' of {total:,}' if total else ''} recordings"
         terminal.print_line(out, (f"Provisional, of {count}; the others follow.", "bold yellow"))
         for result in found.results:
             if result.status == "answer":

@@ -12,6 +12,7 @@ cache       what analyses gave of each recording, kept
 work        what an executor does with recordings
 combine     the rows of an analysis, of many recordings -> one answer
 fleet       an analysis over all recordings, by an executor (`klogger.executors`)
+sample      the first rows of a report, of a few recordings
 query       the events of all recordings as tables of one database
 sparksql    the same as views of Spark
 """
@@ -39,8 +40,9 @@ from klogger.units import is_utf8
 
 MANIFEST = "dataset.json"
 FORMAT = 1
-# Of a store that is far away, so many entries are read at once.
-READERS = 16
+# So many entries are read at once, each time so many: a disk, or a store that is far away, takes
+# longer for one than this process does.
+READERS, AT_ONCE = 16, 8
 
 
 @dataclass(frozen=True)
@@ -122,19 +124,45 @@ class Dataset:
             found = self.listed()
         return sorted(found, key=lambda e: (e.host, e.said["from_wall_ns"] or 0, e.log))
 
+    def logs(self) -> list[str]:
+        """The ids of all recordings. No entry is read."""
+        names = [n.removesuffix(".json") for n in self.store.names(RECORDINGS)]
+        return [n for n in names if UUID.fullmatch(n)]
+
+    def is_indexed(self) -> bool:
+        """Whether most heads of entries are read from one file."""
+        folder, _, name = index.NAME.rpartition("/")
+        return isinstance(self.store, Local) and name in self.store.names(folder)
+
     def listed(self) -> list[Entry]:
         store = self.store
         now = index.states(store) if isinstance(store, Local) else {}
         indexed = index.read(store, now, self.whole) if isinstance(store, Local) else {}
-        names = [n.removesuffix(".json") for n in store.names(RECORDINGS)]
-        names = [n for n in names if UUID.fullmatch(n)]
+        names = self.logs()
         new = [n for n in names if n not in indexed]
-        with ThreadPoolExecutor(READERS) as pool:
-            found = [e for e in pool.map(self.entry, new) if e is not None]
-        if isinstance(store, Local) and len(new) > index.NEW_MAX:
+        many = isinstance(store, Local) and len(new) > index.NEW_MAX
+        found = self.read(new, index.Shared(self.whole) if many else None)
+        if isinstance(store, Local) and many:
             said = {**indexed, **{e.log: e.said for e in found}}
             index.write(store, now, {log: one for log, one in said.items() if log in now})
         return found + [Entry(log, indexed[log]) for log in names if log in indexed]
+
+    def read(self, logs: Sequence[str], shared: index.Shared | None) -> list[Entry]:
+        """The entries of these recordings that can be read. `shared`: their heads; ten thousand
+        whole ones would take a gigabyte.
+        """
+
+        def some(logs: Sequence[str]) -> list[Entry]:
+            found = [e for e in map(self.entry, logs) if e is not None]
+            return (
+                found
+                if shared is None
+                else [Entry(e.log, shared.head(e.log, e.said)) for e in found]
+            )
+
+        chunks = [logs[at : at + AT_ONCE] for at in range(0, len(logs), AT_ONCE)]
+        with ThreadPoolExecutor(READERS) as pool:
+            return [e for chunk in pool.map(some, chunks) for e in chunk]
 
     def whole(self, log: str) -> Mapping[str, Any]:
         """What an entry says, with its files."""

@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
@@ -36,13 +37,16 @@ from klogger.failure import Failure
 from klogger.sqltext import literal
 
 FOLDER = "cache"
-# More batches of an analysis are made one.
-BATCHES_MAX = 24
+# When a report has ended, a batch is at least so many times as large as all smaller ones together:
+# of 10,000 recordings there are at most 7 of each analysis, however many reports wrote them.
+GROWTH = 4
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What an analysis gave of one recording. Its rows are in one of `files`, if it has some."""
+class Kept(NamedTuple):
+    """What an analysis gave of one recording. Its rows are in one of `files`, if it has some.
+
+    There may be a hundred thousand, and a named tuple is made four times as fast as a data class.
+    """
 
     log: str
     checksum: str
@@ -64,7 +68,7 @@ def key_of(one: Analysis) -> str:
 
 def uses_spans(one: Analysis) -> bool:
     """Whether it needs SQL of other schemata of the log."""
-    return bool(spans.NAMED.search(one.whole()) or spans.NAMED_CPU.search(one.whole()))
+    return bool(spans.asked(one.whole()))
 
 
 @functools.cache
@@ -95,31 +99,31 @@ class Cache:
     store: Store
     fetched: Path
     fault: str = ""
-    batches: dict[str, int] = field(default_factory=dict)
+    # Of an analysis, how many recordings each batch has.
+    batches: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def find(self, key: str, checksums: Mapping[str, str]) -> dict[str, Kept]:
         """What is known of these recordings, by their ids."""
         found: dict[str, Kept] = {}
         for batch in self.readable(key, self.store.names(f"{FOLDER}/{key}")):
-            for kept in batch:
-                if checksums.get(kept.log) == kept.checksum:
-                    found.setdefault(kept.log, kept)
+            found.update((k.log, k) for k in batch if checksums.get(k.log) == k.checksum)
         return found
 
     def readable(self, key: str, names: Sequence[str]) -> list[list[Kept]]:
         """The batches among these files that are whole."""
-        found = []
+        found, sizes = [], {}
         for name in (n.removesuffix(".json") for n in names if n.endswith(".json")):
             # Somebody may just have removed it, or it is damaged.
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
                 found.append(self.batch(f"{FOLDER}/{key}/{name}"))
-        self.batches[key] = len(found)
+                sizes[name] = len(found[-1])
+        self.batches[key] = sizes
         return found
 
     def batch(self, name: str) -> list[Kept]:
         """All of a batch, or an error."""
         said = json.loads(self.store.read(f"{name}.json"))
-        answers = said["answers"]
+        answers = [(str(s), str(r), tuple(map(str, w))) for s, r, w in said["answers"]]
         files: tuple[str, ...] = ()
         if said["sha256"]:
             path = self.file(f"{name}.parquet")
@@ -129,12 +133,10 @@ class Cache:
         found = []
         for log, checksum, seconds, at, rows in said["recordings"]:
             status, reason, warnings = answers[at]
+            own = files if rows else ()
             found.append(
-                Kept(
-                    str(log), str(checksum), float(seconds), str(status), str(reason),
-                    tuple(map(str, warnings)), files if rows else (),
-                )
-            )  # fmt: skip
+                Kept(str(log), str(checksum), float(seconds), status, reason, warnings, own)
+            )
         return found
 
     def file(self, name: str) -> Path:
@@ -156,14 +158,24 @@ class Cache:
             return
         try:
             self.write(key, kept)
-            self.batches[key] = self.batches.get(key, 0) + 1
-            if self.batches[key] > BATCHES_MAX:
-                merge(self, key)
+        except (OSError, Failure, duckdb.Error) as error:
+            self.fault = str(error).splitlines()[0]
+
+    def settle(self, key: str) -> None:
+        """Makes few batches of those that were added, together with others that are small."""
+        if self.fault:
+            return
+        few = small(self.batches.get(key, {}))
+        try:
+            if len(few) > 1:
+                merge(self, key, few)
         except (OSError, Failure, duckdb.Error) as error:
             self.fault = str(error).splitlines()[0]
 
     def write(self, key: str, kept: Sequence[Kept]) -> None:
-        name = f"{FOLDER}/{key}/{uuid.uuid4()}"
+        batch = str(uuid.uuid4())
+        self.batches.setdefault(key, {})[batch] = len(kept)
+        name = f"{FOLDER}/{key}/{batch}"
         answers = list(dict.fromkeys((k.status, k.reason, k.warnings) for k in kept))
         places = {answer: at for at, answer in enumerate(answers)}
         with self.store.staged() as staged:
@@ -205,20 +217,44 @@ def copy(kept: Sequence[Kept], to: Path) -> str:
     return digest(to)
 
 
-def merge(cache: Cache, key: str, wanted: Callable[[Kept], bool] = lambda _: True) -> None:
-    """Makes one batch of all of an analysis, with the recordings that are wanted. A reader that is
-    just looking for one of the files that are removed works on its recordings anew.
+def small(sizes: Mapping[str, int]) -> list[str]:
+    """The batches that are to be made one: of the smallest, as many as leave only such that are
+    much larger.
     """
-    names = cache.store.names(f"{FOLDER}/{key}")
+    ordered = sorted(sizes, key=lambda name: sizes[name])
+    total, wanted = 0, 0
+    for count, name in enumerate(ordered, 1):
+        if sizes[name] < GROWTH * total:
+            wanted = count
+        total += sizes[name]
+    return ordered[:wanted]
+
+
+def merge(
+    cache: Cache,
+    key: str,
+    batches: Collection[str],
+    wanted: Callable[[Kept], bool] = lambda _: True,
+) -> None:
+    """Makes one batch of these, with the recordings that are wanted. A reader that is just looking
+    for one of the files that are removed works on its recordings anew.
+    """
+    names = [n for n in cache.store.names(f"{FOLDER}/{key}") if n.partition(".")[0] in batches]
+    sizes = cache.batches.get(key, {})
     found: dict[str, Kept] = {}
     for batch in cache.readable(key, names):
         for kept in batch:
             if wanted(kept):
                 found.setdefault(kept.log, kept)
+    cache.batches[key] = {name: size for name, size in sizes.items() if name not in batches}
     if found:
         cache.write(key, list(found.values()))
-    cache.batches[key] = 1
     cache.store.remove([f"{FOLDER}/{key}/{name}" for name in sorted(names)])
+
+
+def all_of(names: Sequence[str]) -> set[str]:
+    """The batches that these files are of."""
+    return {name.partition(".")[0] for name in names}
 
 
 def remove(store: Store, log: str) -> None:
@@ -228,7 +264,7 @@ def remove(store: Store, log: str) -> None:
         for key in store.names(FOLDER):
             names = store.names(f"{FOLDER}/{key}")
             if any(kept.log == log for batch in cache.readable(key, names) for kept in batch):
-                merge(cache, key, lambda kept: kept.log != log)
+                merge(cache, key, all_of(names), lambda kept: kept.log != log)
 
 
 def sweep(store: Store, keys: Collection[str], recordings: Collection[tuple[str, str]]) -> None:
@@ -246,4 +282,5 @@ def sweep(store: Store, keys: Collection[str], recordings: Collection[tuple[str,
                 for batch in cache.readable(key, names)
                 for kept in batch
             ):
-                merge(cache, key, lambda kept: (kept.log, kept.checksum) in recordings)
+                there = all_of(names)
+                merge(cache, key, there, lambda kept: (kept.log, kept.checksum) in recordings)

@@ -9,8 +9,9 @@ declares in its header (docs/datasets.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import duckdb
 
@@ -28,32 +29,35 @@ HEADS = ("host", "recording")
 HEAD_DOCS = {"host": "host", "recording": "recording"}
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """Of a group. `group`: the values that it is grouped by."""
 
     log: str
     host: str
     seconds: float
     group: tuple[str, ...] = ()
-    # With its rows; empty: they are in one of the task's own files, if it has some.
-    file: str = ""
 
 
 @dataclass(frozen=True)
 class Task:
     """The rows of one analysis, in Parquet files. Those of recordings that are not listed do not
-    count.
+    count. `kept`: the file with the rows of a recording; of others, they are in one of `files`, if
+    they have some.
     """
 
     analysis: Analysis
     by: tuple[str, ...]
     recordings: tuple[Recording, ...]
     files: tuple[str, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def kept_files(self) -> list[str]:
+        """Of each recording that is listed, or empty."""
+        return [self.kept.get(r.log, "") for r in self.recordings]
 
     @property
     def has_rows(self) -> bool:
-        return bool(self.files) or any(r.file for r in self.recordings)
+        return bool(self.files) or any(self.kept_files())
 
 
 def combine(task: Task) -> tuple[Analysis, Rows]:
@@ -104,9 +108,8 @@ def load(
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET memory_limit = '1GiB'")
     connection.execute("CREATE SCHEMA klogger")
-    connection.execute(histograms.SQL)
     numbers = {group: number for number, group in enumerate(groups)}
-    listed = task.recordings
+    listed, kept = task.recordings, task.kept_files()
     connection.execute(
         "CREATE TABLE klogger.listed AS SELECT unnest($1::INTEGER[]) AS place,"
         " unnest($2::VARCHAR[]) AS log, unnest($3::VARCHAR[]) AS host,"
@@ -115,11 +118,11 @@ def load(
         [
             list(range(len(listed))), [r.log for r in listed], [r.host for r in listed],
             [r.seconds for r in listed], [numbers[r.group] for r in listed],
-            [r.file for r in listed],
+            kept,
         ],
     )  # fmt: skip
-    kept = list(dict.fromkeys(r.file for r in listed if r.file))
-    sources = [(task.files, "r.file = ''"), (kept, f"r.file = e.{FILE}")]
+    of_kept = list(dict.fromkeys(filter(None, kept)))
+    sources = [(task.files, "r.file = ''"), (of_kept, f"r.file = e.{FILE}")]
     parts = [of_files(files, condition) for files, condition in sources if files]
     connection.execute(f"CREATE VIEW klogger.everything AS {' UNION ALL BY NAME '.join(parts)}")
 
@@ -153,6 +156,7 @@ def of_groups(connection: duckdb.DuckDBPyConnection, one: Analysis, groups: int)
     connection.execute(
         f"CREATE TABLE klogger.sorted AS FROM klogger.everything ORDER BY {PLACE}, {ROW}"
     )
+    connection.execute(histograms.SQL)
     lock(connection)
     found = Rows()
     for number in range(groups):
@@ -183,6 +187,8 @@ def together(connection: duckdb.DuckDBPyConnection, one: Analysis) -> Rows:
     """All groups at once, in their order; the first column is the number of the group."""
     types = types_of(connection, "klogger.everything")
     if one.combine == "sum":
+        if histograms_of(types):
+            connection.execute(histograms.SQL)
         # Without histograms, which are long: what is added up in the order of the recordings.
         listed = ", ".join([GROUP, *map(identifier, shown(types))])
         connection.execute(
@@ -229,8 +235,7 @@ def summed(one: Analysis, types: dict[str, str]) -> str:
             case "key":
                 outer.append(column)
             case "sum" if kind.endswith("[]"):
-                inner.append(f"{added_lists(column)} AS {column}")
-                outer.append(column)
+                outer.append(f"{identifier(f'klogger {name}')} AS {column}")
             case "sum" | "max" | "min":
                 inner.append(f"{rule}({column})::{wide(kind)} AS {column}")
                 outer.append(column)
@@ -254,6 +259,8 @@ def summed(one: Analysis, types: dict[str, str]) -> str:
         # One row, also of a group that has none.
         source = f"(SELECT DISTINCT number AS {GROUP} FROM klogger.listed) LEFT JOIN {source}"
         source += f" USING ({GROUP})"
+    for name in (n for n, r in by_name.items() if r == "sum" and types[n].endswith("[]")):
+        joins.append(joined(whole, added_lists(whole, name), len(joins)))
     for histogram in histograms_of(types):
         parts = sorted({rule for rule in by_name.values() if rule.endswith(f" of {histogram}")})
         if parts:
@@ -327,11 +334,16 @@ def wide(kind: str) -> str:
     return "HUGEINT" if kind.endswith("INT") or kind == "INTEGER" else kind
 
 
-def added_lists(column: str) -> str:
-    """Of lists of numbers, the sums by place."""
+def added_lists(keys: Sequence[str], name: str) -> str:
+    """A query for the sums by place of lists of numbers, of rows with the same keys."""
+    listed, column = ", ".join(keys), identifier(name)
     return (
-        f"list_reduce(list({column}), lambda x, y:"
-        " list_transform(list_zip(x, y), lambda z: coalesce(z[1], 0) + coalesce(z[2], 0)))"
+        f'SELECT {listed}, list("klogger s" ORDER BY "klogger i") AS'
+        f" {identifier(f'klogger {name}')}"
+        f' FROM (SELECT {listed}, "klogger i", coalesce(sum("klogger x"), 0) AS "klogger s"'
+        f' FROM (SELECT {listed}, unnest({column}) AS "klogger x",'
+        f' generate_subscripts({column}, 1) AS "klogger i" FROM klogger.sorted)'
+        f' GROUP BY {listed}, "klogger i") GROUP BY {listed}'
     )
 
 

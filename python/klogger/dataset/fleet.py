@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def answers(
     entries: Sequence[Entry],
     names: Sequence[str] = (),
     by: Sequence[str] = (),
-    on: str = "here",
+    on: str | Executor = "here",
     progress: Callable[[str], None] = lambda _: None,
     first: Callable[[Fleet], None] | None = None,
 ) -> Fleet:
@@ -77,18 +77,16 @@ def gathered(
     dataset: Dataset,
     entries: Sequence[Entry],
     names: Sequence[str],
-    on: str,
+    on: str | Executor,
     progress: Callable[[str], None],
     first: Provisional | None = None,
 ) -> Iterator[tuple[Executor, Taken, list[Analysis]]]:
     """The rows of each recording, and the analyses that gave some; for as long as this is open."""
-    from klogger import executors
-
     known = of_entries(entries)
     check_names(names, known)
     chosen = [one for one in known if not names or one.name in names]
     with (
-        executors.chosen(on) as spread,
+        executor(on) as spread,
         tempfile.TemporaryDirectory(prefix="klogger-", ignore_cleanup_errors=True) as folder,
         contextlib.closing(Progressed(progress, len(entries))) as told,
     ):
@@ -101,9 +99,16 @@ def gathered(
                 told.add(len(chunk.done))
                 if first is not None:
                     first.look(taken, chosen)
-        taken.keep()
+        taken.keep(end=True)
         taken.sort()
         yield spread, taken, taken.answered(chosen)
+
+
+def executor(on: str | Executor) -> contextlib.AbstractContextManager[Executor]:
+    """`on`: its name, or one that is used before and after."""
+    from klogger import executors
+
+    return executors.chosen(on) if isinstance(on, str) else contextlib.nullcontext(on)
 
 
 def chunks(entries: Sequence[Entry]) -> list[str]:
@@ -175,10 +180,13 @@ class Taken:
         self.files: dict[Key, list[str]] = defaultdict(list)
         self.seconds: dict[str, float] = {}
         self.damage: dict[str, str] = {}
-        # Where the rows of a recording are that were kept in the dataset.
-        self.kept: dict[tuple[Key, str], str] = {}
-        # What is new, and is to be kept.
+        # Of an analysis, where the rows of a recording are that were kept in the dataset.
+        self.kept: dict[Key, dict[str, str]] = defaultdict(dict)
+        # What is new, and is to be kept; and of which analyses there was some.
         self.new: dict[str, list[Kept]] = defaultdict(list)
+        self.added: dict[str, None] = {}
+        # By which recordings are grouped, and those so far.
+        self.groups: tuple[tuple[str, ...], dict[str, Recording]] = ((), {})
 
     def known(self, chosen: Sequence[Analysis]) -> dict[tuple[str, ...], list[Entry]]:
         """Takes what the dataset has kept. Gives the recordings that are to be worked on, by the
@@ -186,14 +194,15 @@ class Taken:
         """
         checksums = {log: str(e.said["checksum"]) for log, (_, e) in self.place.items()}
         lacking: dict[str, list[str]] = {log: [] for log in self.place}
-        whole = set()
+        whole: set[str] = set()
         for one in chosen:
             found = self.cache.find(key_of(one), checksums)
+            self.take(one, found)
+            whole.update(found)
             for log, (_, entry) in self.place.items():
                 if log in found:
-                    self.take(one, entry, found[log])
-                    whole.add(log)
-                elif one.schema in entry.said["schemata"]:
+                    continue
+                if one.schema in entry.said["schemata"]:
                     lacking[log].append(word_of(one))
         missing: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
         for log, words in lacking.items():
@@ -211,17 +220,31 @@ class Taken:
         """The analyses that gave something."""
         return [one for one in chosen if (one.schema, one.name) in self.parts]
 
-    def take(self, one: Analysis, entry: Entry, kept: Kept) -> None:
+    def take(self, one: Analysis, found: Mapping[str, Kept]) -> None:
+        """What was kept of an analysis."""
+        if not found:
+            return
         key = (one.schema, one.name)
-        self.seconds[entry.log] = kept.seconds
-        self.parts[key].append((entry, Part(*key, kept.status, kept.reason, kept.warnings)))
-        self.kept[key, entry.log] = kept.files[0] if kept.files else ""
+        # Nearly all say the same, and are one.
+        said: dict[tuple[str, str, tuple[str, ...]], Part] = {}
+        parts, files = self.parts[key], self.kept[key]
+        for log, (_, entry) in self.place.items():
+            if (kept := found.get(log)) is not None:
+                answer = (kept.status, kept.reason, kept.warnings)
+                if answer not in said:
+                    said[answer] = Part(*key, kept.status, kept.reason, kept.warnings)
+                parts.append((entry, said[answer]))
+                files[log] = kept.files[0] if kept.files else ""
+                self.seconds[log] = kept.seconds
 
-    def keep(self) -> None:
-        """Keeps what is new in the dataset."""
+    def keep(self, *, end: bool = False) -> None:
+        """Keeps what is new in the dataset. `end`: nothing more comes."""
         for key, new in self.new.items():
             self.cache.keep(key, new)
+            self.added[key] = None
         self.new.clear()
+        for key in self.added if end else ():
+            self.cache.settle(key)
 
     def notes(self) -> list[str]:
         fault = self.cache.fault
@@ -267,15 +290,23 @@ class Taken:
 
     def task(self, one: Analysis, by: Sequence[str]) -> Task:
         key = (one.schema, one.name)
+        known = self.grouped(tuple(by))
         recordings = [
-            Recording(
-                e.log, e.host, self.seconds[e.log], tuple(e.value(b) for b in by),
-                self.kept.get((key, e.log), ""),
-            )
-            for e, part in self.parts[key]
-            if part.status in ("answer", "empty")
-        ]  # fmt: skip
-        return Task(one, tuple(by), tuple(recordings), tuple(self.files[key]))
+            known[e.log] for e, part in self.parts[key] if part.status in ("answer", "empty")
+        ]
+        return Task(
+            one, tuple(by), tuple(recordings), tuple(self.files[key]), self.kept.get(key, {})
+        )
+
+    def grouped(self, by: tuple[str, ...]) -> Mapping[str, Recording]:
+        """The recordings so far with their groups, which all analyses share."""
+        if self.groups[0] != by or len(self.groups[1]) != len(self.seconds):
+            found = {
+                e.log: Recording(e.log, e.host, self.seconds[e.log], tuple(map(e.value, by)))
+                for e in self.entries
+            }
+            self.groups = (by, found)
+        return self.groups[1]
 
 
 def where_of(dataset: Dataset) -> str:

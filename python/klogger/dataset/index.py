@@ -47,6 +47,20 @@ class Head(dict[str, Any]):
         return self[name]
 
 
+class Shared:
+    """Makes heads of entries. Those with the same events share what is known of them."""
+
+    def __init__(self, load: Callable[[str], Any]) -> None:
+        self.load = load
+        self.forms: dict[tuple[Any, ...], Forms] = {}
+
+    def head(self, log: str, said: Mapping[str, Any]) -> Head:
+        own = forms_of(said)
+        forms = self.forms.setdefault(tuple(own.items()), own)
+        head = {name: value for name, value in said.items() if name not in FILES}
+        return Head(head, forms, partial(self.load, log))
+
+
 def forms_of(said: Mapping[str, Any]) -> Forms:
     if isinstance(said, Head):
         return said.forms
@@ -92,11 +106,16 @@ def listed(columns: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def write(store: Local, now: Mapping[str, State], entries: Mapping[str, Mapping[str, Any]]) -> None:
     """Where nothing can be written, there is none."""
     numbers: dict[tuple[Any, ...], int] = {}
+    # Those that many share are looked through once. (While one is here, no other has its id.)
+    known: dict[int, tuple[Forms, int]] = {}
     of_entries = {}
     for log, said in entries.items():
-        form = tuple((*event, columns) for event, columns in forms_of(said).items())
+        own = forms_of(said)
+        if id(own) not in known:
+            form = tuple((*event, columns) for event, columns in own.items())
+            known[id(own)] = (own, numbers.setdefault(form, len(numbers)))
         head = {name: value for name, value in said.items() if name not in FILES}
-        of_entries[log] = [now[log], head, numbers.setdefault(form, len(numbers))]
+        of_entries[log] = [now[log], head, known[id(own)][1]]
     with contextlib.suppress(OSError):
         text = json.dumps({"forms": list(numbers), "entries": of_entries})
         store.write(NAME, text.encode())

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
@@ -24,8 +25,7 @@ from klogger.sqltext import literal
 from klogger.statements import Rejected, check_query, execute_whole, limited
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """What an analysis gave of one recording. Its rows are in those of the chunk."""
 
     schema: str

@@ -164,6 +164,8 @@ def spark(master: str) -> Iterator[Spark]:
     conf = SparkConf().setMaster(master).setAppName("klogger")
     conf.setAll(list(settings(address).items()))
     java, noise = started()
+    # Spark makes it when it is first asked: else in the current folder.
+    conf.set("spark.sql.warehouse.dir", str(Path(kept_folder().name) / "warehouse"))
     with own_signals():
         try:
             SparkContext(conf=conf, gateway=java)
