@@ -82,10 +82,13 @@ def sql_type(field: dict[str, Any]) -> str:
 
 
 def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
+    """Names of the kernel's own are those of a recording: here they have one, so that there is a
+    function.
+    """
     return [
         (one["name"], one["flags"], value, text)
         for one in shown(schema)["decodings"]
-        for value, text in one["values"]
+        for value, text in one["values"] or [(0, "0")]
     ]
 
 

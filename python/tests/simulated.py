@@ -16,7 +16,7 @@ from typing import Any
 
 from simulated_disks import DiskWait, Request, Truth
 from simulated_tasks import Cpu, Interval, Mode, Task, name_of
-from simulated_waits import NUMBERS, TIMER, Wait, expected
+from simulated_waits import HOLDER, NUMBERS, TIMER, Wait, expected
 
 from klogger.why.bins import Bin
 
@@ -98,12 +98,13 @@ class Machine:
         elif task.throttled:
             self.write(task, THROTTLED)
         elif cpu is None:
-            self.write(task, NOT_SEEN)
+            self.write(task, limited(NOT_SEEN, task.limit, len(self.cpus), None))
         else:
             ends = [time for time, _ in cpu.history[1:]] + [self.now]
             for (_, who), end in zip(cpu.history, ends, strict=True):
                 if end > task.since:
-                    self.write(task, behind(task, who), until=end)
+                    bin_ = limited(behind(task, who), task.limit, len(self.cpus), cpu.number)
+                    self.write(task, bin_, until=end)
 
     # The scheduler.
 
@@ -148,8 +149,9 @@ class Machine:
         else:
             self.count(old)
             why |= IS_THROTTLED * old.throttled
+            old.limit = old.may
             self.log("PREEMPTED", cpu.number, pid=old.pid, next=next_pid, interrupted=amount,
-                     call=call, why=why)  # fmt: skip
+                     call=call, why=why, cpus=old.may)  # fmt: skip
 
     def call_of(self, task: Task | None) -> int:
         for one in task.modes if task else ():
@@ -229,8 +231,8 @@ class Machine:
             then, now = self.random.randrange(stay + 2, self.now, 2), self.now
             self.now = then
             self.log("WOKEN", self.random.choice(self.cpus).number, pid=task.pid, source=TIMER,
-                     call=-1)  # fmt: skip
-            self.now = now
+                     call=-1, cpus=task.may)  # fmt: skip
+            task.limit, self.now = task.may, now
             if self.often(0.7):
                 self.count(task)
                 task.status, task.early = "queued", True
@@ -256,11 +258,11 @@ class Machine:
             since = max(task.since, self.begin)
             self.disk_waits[id(task), since] = DiskWait(task, task.wait, since, self.now, request)
             self.write(task, Bin("waited", name, what), target)
-        task.status, task.throttled = "queued", self.often(0.05)
+        task.status, task.throttled, task.limit = "queued", self.often(0.05), task.may
         if task.scoped:
             self.count(task)
             self.log("WOKEN", cpu.number, pid=task.pid, waker=by.pid if by else 0, call=call,
-                     source=source, number=number,
+                     source=source, number=number, cpus=task.may,
                      why=IS_THROTTLED * task.throttled + BY_REQUEST * bool(request))  # fmt: skip
         self.enqueue(task, self.random.choice(self.cpus))
 
@@ -348,7 +350,22 @@ class Machine:
             self.calls_at_end(task)
         truth = Truth(self.requests, self.rows, NUMBERS)
         for task in self.tasks:
+            task.parts = [one._replace(bin=self.with_holder(one.bin)) for one in task.parts]
             task.parts = [piece for one in task.parts for piece in self.pieces(truth, task, one)]
+
+    def with_holder(self, bin_: Bin) -> Bin:
+        """Where no thread is known to have ended the wait for a pipe: who is seen to wait at its
+        other end, if all of these have one name.
+        """
+        call, is_open, pipe = bin_.what.partition(HOLDER)
+        if not is_open:
+            return bin_
+        other = NUMBERS["write" if call == "read" else "read"]
+        names = {
+            name_of(row["pid"]) for table, row in self.rows if table == "BLOCKED"
+            and row.get("object") == int(pipe) and row["call"] == other
+        }  # fmt: skip
+        return bin_._replace(what=f"{call} ({names.pop()})" if len(names) == 1 else call)
 
     def pieces(self, truth: Truth, task: Task, one: Interval) -> list[Interval]:
         """Of a wait for a disk, by the stages of its request."""
@@ -379,3 +396,15 @@ def behind(task: Task, who: int) -> Bin:
     if task.preempted:
         return Bin("could run", "preempted", f"by {name_of(who)}")
     return Bin("could run", "queued", f"behind {name_of(who)}")
+
+
+def limited(bin_: Bin, may: int, cpus: int, cpu: int | None) -> Bin:
+    """`may`: so many CPUs could it use, as the log says; 0: it does not."""
+    if bin_.kind not in ("preempted", "queued"):
+        return bin_
+    where = ""
+    if may == 1 and cpus > 1:
+        where = ", on the only CPU that it may use" + ("" if cpu is None else f" ({cpu})")
+    elif 1 < may < cpus:
+        where = f", on one of {may} CPUs that it may use"
+    return bin_._replace(what=bin_.what + where)

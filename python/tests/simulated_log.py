@@ -18,6 +18,7 @@ TYPES = {"ulong": "u64", "long": "i64", "uint": "u32", "int": "i32", "ushort": "
          "short": "i16", "uchar": "u8", "bool": "bool", "string": "string"}  # fmt: skip
 EVENT = re.compile(r'^event (\w+) "[^"]*" scope \w+ \{\n(.*?)^\}', re.M | re.S)
 FIELD = re.compile(r"^ +(\w+)(?:\[\.\.\d+\])?\s+(\w+)(?:\s+as\s+(\w+))?", re.M)
+ARRAY = re.compile(r"\w\[\d+\]")
 FLAGS = ("wait_state", "why_off", "kernel_lock", "wake_source", "request_flags", "request_merge",
          "block_status")  # fmt: skip
 
@@ -35,11 +36,17 @@ def declared(played: Recording) -> LogFile:
     calls = {"name": "syscall", "flags": False, "values": list(map(list, CALLS.items()))}
     kinds = {"name": "request_kind", "flags": False, "values": list(map(list, KINDS.items()))}
     schemata = [{"name": name} for name in ("waits", "block")]
-    log = LogFile(preamble={"decodings": [calls, kinds], "schemas": schemata, "scope": "all"})
+    host = {"name": "test", "kernel": "6.1.0", "machine": "x86_64",
+            "cpus": list(range(played.events.cpus))}  # fmt: skip
+    log = LogFile(preamble={"decodings": [calls, kinds], "schemas": schemata, "scope": "all",
+                            "host": host})  # fmt: skip
     log.built_in()
     for name in ("waits", "block"):
         text = (SCHEMATA / name / f"{name}.klogger").read_text()
         for event, fields in EVENT.findall(text):
+            if ARRAY.search(fields):
+                # The machine has none of these.
+                continue
             log.event(event, *map(field, FIELD.findall(fields)), schema=name)
     for number, frames in STACKS.items():
         log.stacks += f"{number} " + " ".join(f"{frame}+0x1f" for frame in frames) + "\n"

@@ -133,6 +133,7 @@ def recorded(machine: Machine, command: Task, since: int | None) -> Recording:
         inodes=dict(INODES),
         kinds=dict(KINDS),
         whole=True,
+        cpus=len(machine.cpus),
     )
     tasks = seen(machine)
     for task in tasks:

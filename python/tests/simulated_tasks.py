@@ -61,6 +61,9 @@ class Task:
     wait: Wait = SLEEPS
     preempted: bool = False
     throttled: bool = False
+    # On so many CPUs may it run; and as far as the log says, since it has none.
+    may: int = 0
+    limit: int = 0
     early: bool = False
     counted: bool = False
     interrupts: int = 0

@@ -346,6 +346,7 @@ class World:
             pid = COMMAND + len(machine.tasks)
         task = Task(pid, scoped, born=machine.now, since=machine.now, parent=parent)
         task.known = machine.recording and parent is not None
+        task.may = (0, 1, 2, len(machine.cpus))[pid % 4]
         task.script = self.script(task, parent is not None) if scoped else self.outsider(task)
         if parent:
             task.modes.append(Mode("system call", "clone", machine.now))

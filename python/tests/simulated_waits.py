@@ -102,6 +102,10 @@ KINDS = {
 }  # fmt: skip
 
 
+# In what a bin is, before the number of a pipe: who is at the other end is known at the end.
+HOLDER = " of whoever has pipe "
+
+
 class Wait(NamedTuple):
     """`slept`: it began before the recording."""
 
@@ -140,7 +144,6 @@ def expected(
         name, what = "disk", "io_getevents" if wait.slept else "io_getevents in read_events"
     waker = waker if by_thread else ""
     file = OBJECTS.get(wait.object, "")
-    what = what.format(
-        file=file, argument=wait.argument, by=f" ({waker})" if waker else "", name=waker
-    )
+    by = f" ({waker})" if waker else f"{HOLDER}{wait.object}" if name == "pipe" else ""
+    what = what.format(file=file, argument=wait.argument, by=by, name=waker)
     return name, what, follows

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # Keyed state, user stacks and these kinds of probes are the bpf engine's alone.
 NEEDS_BPF = re.compile(
-    r"^state |klogger_user_stack"
+    r"^state |klogger_user_stack|klogger_sock_|klogger_global"
     r"|^ *(probe|or) (return )?(syscall|user|start|end|timer|sample)\b",
     re.M,
 )

@@ -6,6 +6,7 @@ than that of later kernels. And `waits`, whose programs are the largest, has eve
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from kernels import ROOT, said_in_guest, unpacked
 pytestmark = pytest.mark.full("boots guests of its own")
 
 SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
-TIMES, WRITES = 53, 31
+TIMES, WRITES, ASKS = 53, 31, 7
 SCRIPT = f"""
 for module in ext4 xfs loop; do modprobe $module; done
 for schema in {" ".join(SCHEMATA)}; do
@@ -31,6 +32,10 @@ disk=$(losetup -f --show /tmp/image)
 klogger record -q --no-calibrate -a -s waits -s block -o /tmp/disk.klog -- \\
     dd if=/dev/zero of=$disk bs=4k count={WRITES} oflag=direct status=none
 echo "requests $(base64 -w 0 /tmp/disk.klog)"
+klogger record -q --no-calibrate -s waits -s peers -o /tmp/tcp.klog -- ./tcp late {ASKS}
+echo "tcp $(base64 -w 0 /tmp/tcp.klog)"
+klogger record -q --no-calibrate -s waits -o /tmp/epoll.klog -- python3 ./watcher.py {ASKS}
+echo "epoll $(base64 -w 0 /tmp/epoll.klog)"
 """
 
 
@@ -39,6 +44,9 @@ def said(klogger, tmp_path_factory):
     folder = tmp_path_factory.mktemp("schemata")
     source = ROOT / "tests/live/why.c"
     subprocess.run(["cc", "-O1", "-pthread", source, "-o", folder / "why"], check=True)
+    tcp = ROOT / "schemata/peers/workload.c"
+    subprocess.run(["cc", "-O1", tcp, "-o", folder / "tcp"], check=True)
+    shutil.copy(ROOT / "tests/live/watcher.py", folder)
     return folder, said_in_guest(klogger, folder, SCRIPT)
 
 
@@ -74,3 +82,17 @@ def test_requests_behind_waits_of_an_older_kernel(klogger, said):
     waits = [one for one in answer["bins"] if one["what"].startswith("write on loop0: write ")]
     # What the device does before the program waits is no wait.
     assert 0 < sum(one["times"] for one in waits) <= WRITES
+
+
+def test_delayed_acknowledgements_of_an_older_kernel(klogger, said):
+    answer = answered(klogger, said, "tcp")
+    waits = {one["what"]: one["times"] for one in answer["bins"] if one["kind"] == "socket"}
+    late = [what for what in waits if what.startswith("delayed acknowledgement of 127.0.0.1:")]
+    assert [what.endswith(" (server)") for what in late] == [True], waits
+    assert ASKS - 1 <= waits[late[0]] <= ASKS
+
+
+def test_what_is_ready_of_an_epoll_of_an_older_kernel(klogger, said):
+    answer = answered(klogger, said, "epoll")
+    events = {one["what"].partition(" 127")[0] for one in answer["bins"] if one["kind"] == "events"}
+    assert events == {"pipe (writer)", "eventfd (writer)", "socket (writer)", "socket"}

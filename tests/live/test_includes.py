@@ -79,6 +79,22 @@ def test_files_and_their_paths(recorder, files):
     assert (found[-1]["inode"], by_inode[-1]["path"]) == (0, "...")
 
 
+def test_what_has_no_path_is_called_as_in_proc(recorder):
+    schema = recorder.dir / "opened.klogger"
+    schema.write_text(SCHEMA)
+    program = (
+        "import ctypes, json, os, select\nlibc = ctypes.CDLL(None)\n"
+        "epoll = select.epoll()\n"
+        "fds = [libc.inotify_init(), os.eventfd(0), epoll.fileno(), os.pipe()[0]]\n"
+        "for fd in fds: libc.prctl(1000, fd, 0, 0, 0)\n"
+        "print(json.dumps([os.readlink(f'/proc/self/fd/{fd}') for fd in fds]))"
+    )
+    done, log = recorder.run("-s", schema, "--", sys.executable, "-c", program)
+    assert done.code == 0, done.err
+    shown = recorder.command("cat", log, "--format", "json", "--event", "FILE")
+    assert [json.loads(line)["path"] for line in shown.out.splitlines()] == json.loads(done.out)
+
+
 @pytest.mark.full("others of this file are in the gate")
 def test_only_one_device_and_folder(recorder, files):
     schema = recorder.dir / "opened.klogger"

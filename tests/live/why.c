@@ -148,21 +148,28 @@ static void schedstat(unsigned long *ran, unsigned long *queued)
 /* Two processes want one CPU. */
 static void competes(long ms)
 {
+	unsigned long ran, queued, before;
 	struct timespec now;
 	cpu_set_t one;
+	int child, cpu;
 
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		exit(1);
-	int child = fork();
-	unsigned long ran, queued;
-
+	schedstat(&ran, &before);
+	child = fork();
+	before = child ? before : 0;
 	do
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 	while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
 	schedstat(&ran, &queued);
-	printf("{\"pid\": %d, \"queued\": %lu}\n", getpid(), queued);
+	/* The kernel's own word. */
+	sched_getaffinity(0, sizeof(one), &one);
+	for (cpu = 0; !CPU_ISSET(cpu, &one); cpu++)
+		;
+	printf("{\"pid\": %d, \"queued\": %lu, \"before\": %lu, \"cpu\": %d}\n", getpid(), queued,
+	       before, cpu);
 	fflush(stdout);
 	if (!child)
 		exit(0);

@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from klogger.why import waits
+from klogger.why import sockets, waits
 from klogger.why.bins import Bins
+from klogger.why.ends import WRITES, Ends
 from klogger.why.events import BY_REQUEST, Array, Events
 from klogger.why.points import Point
+from klogger.why.requests import groups
 from klogger.why.spans import Spans
 
-# What a wait is judged by, as `waits.Wait` has it; the waker's name is a number here.
+# What a wait is judged by, as `waits.Wait` has it; names of programs are numbers here.
 KNOWN = np.dtype([
     ("call", "i8"), ("stack", "i8"), ("state", "i8"), ("why", "i8"), ("lock", "?"),
     ("argument", "u8"), ("object", "u8"), ("woken", "?"), ("source", "i8"), ("number", "i8"),
-    ("waker", "i8"), ("waker_call", "i8"), ("process", "i8"), ("request", "?"),
+    ("waker", "i8"), ("waker_call", "i8"), ("process", "i8"), ("request", "?"), ("ready", "u8"),
+    ("other", "i8"), ("tcp", "i8"),
 ])  # fmt: skip
 
 
-def of_waits(events: Events, found: Spans, rows: Array, bins: Bins) -> tuple[Array, Array]:
+def of_waits(
+    events: Events, found: Spans, rows: Array, bins: Bins, ends: Ends
+) -> tuple[Array, Array]:
     """The bin of each of these spans, and for which thread it was; -1: for none that is known."""
     wakers = woken(events, found, rows, "waker", 0)
     names, waker = names_of(events, wakers)
     known = known_of(events, found, rows)
     known["waker"] = waker
+    names += at_other_ends(events, found, rows, known, ends, len(names))
     unique, which = np.unique(codes(known), return_inverse=True)
     judged = [judge(events, known[at], names) for at in firsts(which, len(unique))]
     numbers = np.array([bins.number(f.group, f.kind, f.what) for f in judged], dtype="i4")
@@ -38,7 +44,8 @@ def of_waits(events: Events, found: Spans, rows: Array, bins: Bins) -> tuple[Arr
 
 def judge(events: Events, known: Array, names: list[str]) -> waits.Found:
     values = dict(zip(KNOWN.names or (), known.item(), strict=True))
-    values["waker"] = names[values["waker"]]
+    for name in ("waker", "other"):
+        values[name] = names[values[name]]
     return waits.judge(events, waits.Wait(**values))
 
 
@@ -91,12 +98,39 @@ def known_of(events: Events, found: Spans, rows: Array) -> Array:
     known["number"] = woken(events, found, rows, "number", 0)
     known["waker_call"] = woken(events, found, rows, "call", -1)
     known["request"] = woken(events, found, rows, "why", 0) & BY_REQUEST != 0
+    known["ready"] = woken(events, found, rows, "ready", 0)
     return known
+
+
+def at_other_ends(
+    events: Events, found: Spans, rows: Array, known: Array, ends: Ends, first: int
+) -> list[str]:
+    """Fills in who is at the other end of what each wait is for, and what TCP did in between. The
+    names; `first`: the number that the first of them gets, which stands for none.
+    """
+    thing = np.where(known["ready"] != 0, known["ready"], known["object"])
+    known["other"] = first
+    calls = [number for number, name in events.calls.items() if name in WRITES]
+    writes = np.isin(known["call"], calls)
+    names, spans = [""], []
+    for key, here in groups(thing, np.flatnonzero(thing != 0)):
+        if key in events.sockets.all:
+            at = rows[here]
+            spans.append((key, here, found.since[at], found.until[at]))
+            names.append(ends.of_socket(key))
+            known["other"][here] = first + len(names) - 1
+        elif events.objects.get(key, "").startswith("pipe:"):
+            for is_write, some in groups(writes, here):
+                names.append(ends.of_pipe(key, bool(is_write)))
+                known["other"][some] = first + len(names) - 1
+    known["tcp"] = sockets.flags(events.sockets, spans, len(rows))
+    return names
 
 
 def woken(events: Events, found: Spans, rows: Array, name: str, without: int) -> Array:
     """A column of the wake-up that ended each of these spans."""
-    made = np.full(len(rows), without)
+    kind = events.tables["WOKEN"].dtype[name]
+    made = np.full(len(rows), without, kind if kind.kind == "u" else "i8")
     has_end = found.leaves[rows] == Point.WOKEN
     made[has_end] = events.tables["WOKEN"][name][found.leaver[rows[has_end]]]
     return made

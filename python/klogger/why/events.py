@@ -17,6 +17,8 @@ from klogger import devices
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.sqltext import literal
+from klogger.why import sockets
+from klogger.why.sockets import Sockets
 
 SCHEMA = "waits"
 # From here on they are numbers of 32-bit system calls.
@@ -34,9 +36,11 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
     "PREEMPTED": {
         "pid": "i4", "next": "i4", "interrupted": "i8", "stolen": "i8", "call": "i4", "why": "i4",
+        "cpus": "u2",
     },
     "WOKEN": {
         "pid": "i4", "waker": "i4", "call": "i4", "number": "i4", "source": "i4", "why": "i4",
+        "cpus": "u2", "ready": "u8",
     },
     "TAKEN": {"pid": "i4", "prev": "i4"},
     "CALLED": {"pid": "i4", "took": "i8", "call": "i4"},
@@ -82,7 +86,8 @@ class Events:
     its probe. `kernel`: numbers of threads of the kernel that were there before the recording.
     `inodes`: device and inode of what descriptors are. `kinds`: of requests. `whole`: requests of
     all threads are in the log; `missed`: but in these spans of time perhaps not all. `disks`: names
-    of block devices by number.
+    of block devices by number. `sockets`: those of the objects that are sockets. `cpus`: how many
+    the machine had; 0: that is not known.
     """
 
     begin: int
@@ -102,6 +107,8 @@ class Events:
     whole: bool = False
     missed: Array = field(default_factory=lambda: gaps_of([]))
     disks: dict[int, str] = field(default_factory=dict)
+    sockets: Sockets = field(default_factory=Sockets)
+    cpus: int = 0
 
     def name(self, pid: int) -> str:
         return self.names.get(pid) or ("idle" if pid == 0 else f"thread {pid}")
@@ -219,7 +226,9 @@ def summed(keys: Array, ns: Array) -> tuple[Array, Array]:
 
 
 def read(log: Log) -> Events:
-    begin, end = log.rows("SELECT from_ns, to_ns FROM klogger.recording")[0]
+    begin, end, cpus = log.rows(
+        "SELECT from_ns, to_ns, coalesce(len(cpus), 0) FROM klogger.recording"
+    )[0]
     gaps = log.rows(
         "SELECT coalesce(cpu, -1), from_ns, to_ns FROM klogger.gap"
         " WHERE key NOT IN ('probe_missed', 'sample_missed')"
@@ -246,6 +255,8 @@ def read(log: Log) -> Events:
         kinds=kinds(log),
         whole=log.preamble.get("scope") == "all",
         missed=missed(log),
+        sockets=sockets.read(log),
+        cpus=cpus,
     )
 
 

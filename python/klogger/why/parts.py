@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from klogger.why import disks, ended, occupants, requests, spans
+from klogger.why import disks, ended, ends, occupants, requests, spans
 from klogger.why.bins import COULD_RUN, RAN, UNKNOWN, Bins
+from klogger.why.ends import Ends
 from klogger.why.events import NONE, NS_MAX, THROTTLED, Array, Events, distinct
 from klogger.why.occupants import Occupants
 from klogger.why.points import Point
@@ -62,12 +63,12 @@ class Parts:
 
 
 def find(events: Events, threads: Threads, bins: Bins) -> Parts:
-    busy, served = occupants.find(events), requests.find(events)
+    busy, served, others = occupants.find(events), requests.find(events), ends.find(events)
     # Each event cuts the time of its thread once or twice.
     room = 2 * sum(len(table) for table in events.tables.values()) + len(threads.pid)
     whole, count = empty(room), 0
     for found in spans.find(events, threads):
-        some = of_spans(events, found, bins, busy, served)
+        some = of_spans(events, found, bins, busy, served, others)
         behind = count + len(some.thread)
         if behind > room:
             room = 2 * behind
@@ -107,11 +108,13 @@ def fill(whole: Parts, first: int, some: Parts) -> None:
             column[first:behind] = amount
 
 
-def of_spans(events: Events, found: Spans, bins: Bins, busy: Occupants, served: Requests) -> Parts:
+def of_spans(
+    events: Events, found: Spans, bins: Bins, busy: Occupants, served: Requests, others: Ends
+) -> Parts:
     bin_ = of_ran(events, found, bins)
     target = np.full(len(found), NONE, "i4")
     waited = np.flatnonzero(found.state == State.WAITED)
-    bin_[waited], target[waited] = ended.of_waits(events, found, waited, bins)
+    bin_[waited], target[waited] = ended.of_waits(events, found, waited, bins, others)
     unknown = np.flatnonzero(found.state == State.UNKNOWN)
     bin_[unknown] = of_unknown(found, unknown, bins)
     amounts = amounts_of(events, found)
@@ -183,39 +186,57 @@ def of_queues(events: Events, found: Spans, bins: Bins, busy: Occupants) -> tupl
     cpu = np.full(len(rows), -1)
     cpu[given] = back["cpu"][found.leaver[rows[given]]]
     span, since, until, who = occupants.during(busy, cpu, found.since[rows], found.until[rows])
-    rows = rows[span]
-    preempted = found.kind[rows] == Point.PREEMPTED
-    key = (who.astype("i8") << 2) | (preempted << 1) | throttled(events, found, rows)
-    unique, which = np.unique(key, return_inverse=True)
-    numbers = [
-        queue_bin(events, bins, key >> 2, key >> 1 & 1 != 0, key & 1 != 0)
-        for key in unique.tolist()
-    ]
+    rows, cpu = rows[span], cpu[span]
+    key = np.zeros(len(rows), QUEUED)
+    key["who"], key["preempted"] = who, found.kind[rows] == Point.PREEMPTED
+    key["throttled"] = begun(events, found, rows, "why") & THROTTLED != 0
+    key["may"] = begun(events, found, rows, "cpus")
+    # Which CPU it was does not matter, unless it is the only one.
+    key["cpu"] = np.where(key["may"] == 1, cpu, 0)
+    unique, which = np.unique(ended.codes(key), return_inverse=True)
+    numbers = [queue_bin(events, bins, *key[at].item()) for at in ended.firsts(which, len(unique))]
     return rows, since, until, np.array(numbers, dtype="i4")[which]
 
 
-def throttled(events: Events, found: Spans, rows: Array) -> Array:
-    """Whether its control group had used up its time when it began to wait for a CPU."""
-    said = np.zeros(len(rows), bool)
-    for point, name, row in (
+# What the bin of such a stretch is from. `may`: on so many CPUs; 0: that is not known.
+QUEUED = np.dtype([("who", "i8"), ("preempted", "?"), ("throttled", "?"), ("may", "i8"),
+                   ("cpu", "i8")])  # fmt: skip
+
+
+def begun(events: Events, found: Spans, rows: Array, name: str) -> Array:
+    """A column of the event with which each thread began to wait for a CPU; 0: it has none."""
+    said = np.zeros(len(rows), "i8")
+    for point, table, row in (
         (Point.PREEMPTED, "PREEMPTED", found.ref), (Point.WOKEN, "WOKEN", found.ref),
         (Point.EARLY, "WOKEN", found.woken),
     ):  # fmt: skip
         here = found.kind[rows] == point
-        said[here] = events.tables[name]["why"][row[rows][here]] & THROTTLED != 0
+        said[here] = events.tables[table][name][row[rows][here]]
     return said
 
 
-def queue_bin(events: Events, bins: Bins, who: int, preempted: bool, is_throttled: bool) -> int:
+def queue_bin(
+    events: Events, bins: Bins, who: int, preempted: bool, is_throttled: bool, may: int, cpu: int
+) -> int:
     if is_throttled:
         return bins.number(COULD_RUN, "throttled", "by the quota of its control group")
-    if who == occupants.NOT_SEEN:
-        return bins.number(COULD_RUN, "queued", "behind what is not in the log")
     if who == 0:
         return bins.number(COULD_RUN, "wake-up", "of an idle CPU")
+    where = affinity(events, may, cpu)
+    if who == occupants.NOT_SEEN:
+        return bins.number(COULD_RUN, "queued", f"behind what is not in the log{where}")
     if preempted:
-        return bins.number(COULD_RUN, "preempted", f"by {events.program(who)}")
-    return bins.number(COULD_RUN, "queued", f"behind {events.program(who)}")
+        return bins.number(COULD_RUN, "preempted", f"by {events.program(who)}{where}")
+    return bins.number(COULD_RUN, "queued", f"behind {events.program(who)}{where}")
+
+
+def affinity(events: Events, may: int, cpu: int) -> str:
+    """That a thread may use some CPUs only. Where there is one, that says nothing."""
+    if may == 1 and events.cpus != 1:
+        return ", on the only CPU that it may use" + (f" ({cpu})" if cpu >= 0 else "")
+    if 1 < may < events.cpus:
+        return f", on one of {may} CPUs that it may use"
+    return ""
 
 
 def amounts_of(events: Events, found: Spans) -> Array:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from klogger.waiting import WAITING
 from klogger.why.bins import WAITED
+from klogger.why.ends import WRITES
 from klogger.why.events import IN_FAULT, Events
+from klogger.why.sockets import DELAYED_OTHER, DELAYED_OWN, RETRANSMITTED
 
 # In `BLOCKED.state`.
 STOPPED, TRACED, FROZEN = 0x4, 0x8, 0x8000
@@ -44,9 +46,7 @@ OF_DESCRIPTORS = frozenset((
     "syncfs", "splice", "vmsplice", "tee", "getdents", "getdents64", "close", "ftruncate",
     "fallocate", "copy_file_range", "fstat", "lseek", "shutdown",
 ))  # fmt: skip
-# Sockets have no offsets.
-WRITES = frozenset(("write", "writev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "splice",
-                    "vmsplice", "tee"))  # fmt: skip
+ACCEPTS = ("accept", "accept4")
 
 # At its end a thread wakes those that join it.
 ENDS = ("exit", "exit_group")
@@ -58,6 +58,8 @@ SENDS = WRITES | {"connect", "shutdown", "close", "sendfile"}
 class Wait(NamedTuple):
     """What is known of a wait. `woken`: whether what ended it is in the log. `waker`: the name of
     the thread that was running then. `request`: the completion of a request of a disk ended it.
+    `ready`: the descriptor of an epoll that ended it. `other`: who is at the other end of that, or
+    of `object`, as far as the log has it; `tcp`: what TCP did meanwhile (`sockets.flags`).
     """
 
     call: int
@@ -74,6 +76,9 @@ class Wait(NamedTuple):
     waker_call: int
     process: int
     request: bool
+    ready: int = 0
+    other: str = ""
+    tcp: int = 0
 
 
 class Found(NamedTuple):
@@ -119,7 +124,7 @@ def signalled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found |
         return None
     if wait.waker_call < 0 or events.call(wait.waker_call) not in KILLS:
         return None
-    if call in SIGNALS:
+    if call in SIGNALS or kind_of(waited_for(events, wait, call)) == "signal":
         return Found(WAITED, "signal", f"of {wait.waker}", True)
     return Found(WAITED, "interrupted", f"{call}, by a signal of {wait.waker}".lstrip(", "), False)
 
@@ -197,6 +202,8 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
 
 
 def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
+    if wait.ready in events.objects:
+        return was_ready(events, wait, by_thread)
     if wait.woken and wait.source == TIMER:
         return Found(WAITED, "timer", f"{call}, ended by a timer", False)
     if by_network(wait):
@@ -205,8 +212,22 @@ def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
     return Found(WAITED, "events", call + by(wait, by_thread), by_thread)
 
 
+def was_ready(events: Events, wait: Wait, by_thread: bool) -> Found:
+    """Of an epoll, it is known which descriptor ended the wait."""
+    name = events.objects[wait.ready]
+    if wait.ready in events.sockets.all:
+        found = of_socket(events, wait, wait.ready, "", by_thread)
+        return found._replace(kind="events" if found.kind == "socket" else found.kind)
+    kind = kind_of(name)
+    if kind == "timer":
+        return Found(WAITED, "timer", short(name), False)
+    return Found(WAITED, "events", short(name) + by(wait, by_thread), by_thread)
+
+
 def by(wait: Wait, is_known: bool) -> str:
-    return f" ({wait.waker})" if is_known and wait.waker else ""
+    """Who ended it, or else who is at the other end."""
+    name = wait.waker if is_known and wait.waker else wait.other
+    return f" ({name})" if name else ""
 
 
 def by_network(wait: Wait) -> bool:
@@ -222,16 +243,48 @@ def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Fou
     name = object_name(events, wait, call)
     if not name:
         return None
-    if wait.woken and wait.source == TIMER:
-        return Found(WAITED, "timer", f"{call}, ended by a timer", False)
     kind = kind_of(name)
+    if wait.woken and wait.source == TIMER:
+        what = short(name) if kind == "timer" else f"{call}, ended by a timer"
+        return Found(WAITED, "timer", what, False)
+    if wait.object in events.sockets.all:
+        return of_socket(events, wait, wait.object, call, by_thread)
     if kind == "socket" and by_network(wait):
         sent = sends(events, wait)
         return Found(WAITED, "network", call + by(wait, sent), sent)
     # A number says less than who is at the other end.
     if kind in ("pipe", "socket"):
         return Found(WAITED, kind, call + by(wait, by_thread), by_thread)
-    return Found(WAITED, kind, f"{call} {name}" + by(wait, by_thread), by_thread)
+    what = short(name)
+    # All that can be read of these is that they were counted up, or that there is one more.
+    says_call = kind not in ("event", "signal", "timer") or call in WRITES
+    what = f"{call} {what}" if says_call else what
+    return Found(WAITED, kind, what + by(wait, by_thread), by_thread)
+
+
+def of_socket(events: Events, wait: Wait, key: int, call: str, by_thread: bool) -> Found:
+    """`call`: that it is in; empty: it waits for an epoll that watches the socket."""
+    sockets = events.sockets
+    where, one, is_local = sockets.places[key], sockets.all[key], sockets.is_local(key)
+    # Who connects to a socket that listens may be here.
+    may_be_here = is_local or not one.is_connected
+    sent = by_thread or (by_network(wait) and may_be_here and sends(events, wait))
+    if not call:
+        where = f"socket {where}".rstrip()
+    elif not where or call in ACCEPTS or call in WRITES or call == "connect":
+        where = f"{call} {where}".rstrip()
+    if wait.tcp & (DELAYED_OWN | DELAYED_OTHER):
+        late = one.source if wait.tcp & DELAYED_OWN else one.destination
+        where = f"delayed acknowledgement of {late}"
+    elif wait.tcp & RETRANSMITTED:
+        where += ", with a retransmission"
+    is_far = by_network(wait) and not is_local and not sent
+    return Found(WAITED, "network" if is_far else "socket", where + by(wait, sent), sent)
+
+
+def waited_for(events: Events, wait: Wait, call: str) -> str:
+    """What the descriptor is that ended the wait, or is waited for."""
+    return events.objects.get(wait.ready, "") or object_name(events, wait, call)
 
 
 def object_name(events: Events, wait: Wait, call: str) -> str:
@@ -241,12 +294,23 @@ def object_name(events: Events, wait: Wait, call: str) -> str:
     return NUMBERED.sub(r"\1", name)
 
 
+# Names as in /proc/PID/fd.
+STARTS = (
+    ("pipe:", "pipe"), ("socket:", "socket"), ("anon_inode:[timerfd]", "timer"),
+    ("anon_inode:[signalfd]", "signal"), ("anon_inode:", "event"), ("/dev/pts", "terminal"),
+    ("/dev/tty", "terminal"),
+)  # fmt: skip
+ANONYMOUS = re.compile(r"^anon_inode:\[?([^\]]*)\]?$")
+
+
 def kind_of(name: str) -> str:
-    for start, kind in (("pipe:", "pipe"), ("socket:", "socket"), ("anon_inode:", "event"),
-                        ("/dev/pts", "terminal"), ("/dev/tty", "terminal")):  # fmt: skip
-        if name.startswith(start):
-            return kind
-    return "file"
+    return next((kind for start, kind in STARTS if name.startswith(start)), "file")
+
+
+def short(name: str) -> str:
+    """`pipe`, `eventfd`; of what has a path, all of it."""
+    name = ANONYMOUS.sub(r"\1", name)
+    return NUMBERED.sub(r"\1", name).rstrip(":") if NUMBERED.match(name) else name
 
 
 def place(frames: list[str]) -> str:

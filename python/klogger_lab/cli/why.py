@@ -81,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     recording.add_argument(
         "--depth", choices=["quick", "full"], default="full",
-        help="quick: without system calls, page faults and most stacks: 'ran' is not split (full)",
+        help="quick: without system calls, page faults, TCP and most stacks: 'ran' is not split"
+        " (full)",
     )  # fmt: skip
     recording.add_argument(
         "-o", "--output", metavar="LOG", type=Path, help=f"where the log is kept ({LOG})"
@@ -190,7 +191,8 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
 def options(args: argparse.Namespace, log: Path) -> list[str]:
     """Of `klogger record`."""
     found = ["-o", str(log)]
-    for schema in ("waits", *args.schema):
+    own = ["waits"] if args.depth == "quick" else ["waits", "peers"]
+    for schema in dict.fromkeys([*own, *args.schema]):
         found += ["-s", schema]
     if args.depth == "quick":
         for part in ("calls", "faults", "stacks"):
