@@ -198,6 +198,8 @@ def asked(args: argparse.Namespace, dataset: Dataset, progress: Progress) -> Fle
     waits = args.format != "json" and sys.stderr.isatty()
     with contextlib.ExitStack() as stack:
         some = sample.entries_of(dataset, dict(args.only)) if waits else []
+        # A label that they do not have may be wrong, which only all recordings tell.
+        some = [] if unknown_label(args.by, some) else some
         if some:
             on = stack.enter_context(executors.chosen(name))
             total = None if args.only else len(dataset.logs())
@@ -236,13 +238,22 @@ def write_page(args: argparse.Namespace, found: Fleet, said: Sequence[str]) -> N
     write(args.html, page(args.file, lines, said, found.results).encode(errors="replace"))
 
 
+def labels_of(entries: Sequence[Entry]) -> list[str]:
+    return sorted({name for e in entries for name in e.labels})
+
+
+def unknown_label(by: Sequence[str], entries: Sequence[Entry]) -> str:
+    """The first that none of these has; empty: there is none."""
+    names = (word.removeprefix("label.") for word in by if word.startswith("label."))
+    known = set(labels_of(entries))
+    return next((name for name in names if name not in known), "")
+
+
 def check_labels(by: Sequence[str], entries: Sequence[Entry]) -> None:
-    known = sorted({name for e in entries for name in e.labels})
-    for word in by:
-        name = word.removeprefix("label.")
-        if word.startswith("label.") and name not in known:
-            listed = f"there are: {', '.join(known)}" if known else "no recording has any"
-            raise Failure(f"no recording has a label '{name}'", help=listed)
+    if name := unknown_label(by, entries):
+        known = labels_of(entries)
+        listed = f"there are: {', '.join(known)}" if known else "no recording has any"
+        raise Failure(f"no recording has a label '{name}'", help=listed)
 
 
 def show(args: argparse.Namespace, found: Fleet, differences: Sequence[str]) -> None:

@@ -99,9 +99,11 @@ def gathered(
                 told.add(len(chunk.done))
                 if first is not None:
                     first.look(taken, chosen)
-        taken.keep(end=True)
+        taken.keep()
         taken.sort()
         yield spread, taken, taken.answered(chosen)
+        # Not before: where no link to them can be made, the files that it removes are read above.
+        taken.settle()
 
 
 def executor(on: str | Executor) -> contextlib.AbstractContextManager[Executor]:
@@ -237,13 +239,16 @@ class Taken:
                 files[log] = kept.files[0] if kept.files else ""
                 self.seconds[log] = kept.seconds
 
-    def keep(self, *, end: bool = False) -> None:
-        """Keeps what is new in the dataset. `end`: nothing more comes."""
+    def keep(self) -> None:
+        """Keeps what is new in the dataset."""
         for key, new in self.new.items():
             self.cache.keep(key, new)
             self.added[key] = None
         self.new.clear()
-        for key in self.added if end else ():
+
+    def settle(self) -> None:
+        """Makes few files of what was kept. Nothing that was found is read any more."""
+        for key in self.added:
             self.cache.settle(key)
 
     def notes(self) -> list[str]:

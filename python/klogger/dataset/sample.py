@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from klogger.dataset import Dataset, Entry, match
 from klogger.dataset.fleet import Fleet, answers, of_entries
+from klogger.dataset.store import Local
 from klogger.executors import Executor
 
 # Of a dataset with so many, or if their heads are kept in one file, they are read at once.
@@ -20,9 +21,10 @@ ENTRIES_MAX, RECORDINGS_MAX, EVENTS_MAX = 64, 8, 2_000_000
 
 def entries_of(dataset: Dataset, conditions: Mapping[str, str]) -> list[Entry]:
     """A few of the recordings that are asked for. The first ones by their ids, which are hashes:
-    of any hosts and times.
+    of any hosts and times. None of a store that is far away: it takes longer for one than this
+    process does for several.
     """
-    if dataset.is_indexed():
+    if not isinstance(dataset.store, Local) or dataset.is_indexed():
         return []
     logs = dataset.logs()
     if len(logs) <= FEW:
