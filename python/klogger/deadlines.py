@@ -50,9 +50,13 @@ class Deadlines:
             self.changed.wait(max(min(self.next - now, LOOK), 0))
             now = time.monotonic()
             keys = [key for key, (at, _) in self.due.items() if at <= now]
-            calls = [self.due.pop(key)[1] for key in keys]
-        for call in calls:
-            call()
+        for key in keys:
+            # It may have been called off since; and if one fails, the others are still due.
+            with self.changed:
+                _, call = self.due.pop(key, (0.0, None))
+            if call is not None:
+                call()
+            del call
 
 
 # Of this process.

@@ -125,9 +125,14 @@ def limited(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> Iterato
             ending(given_up)
 
     def stop() -> None:
+        # What the cursor does next has a time of its own.
+        if done.is_set():
+            return
         over.set()
         asked.append(deadlines.add(GRACE_SECONDS, end))
-        cursor.interrupt()
+        # It may just have been closed.
+        with contextlib.suppress(duckdb.Error):
+            cursor.interrupt()
 
     asked = [deadlines.add(seconds, stop)] if seconds else []
     try:
