@@ -197,14 +197,16 @@ static long klogger_see_flags(struct task_struct *task, struct vm_area_struct___
 }
 
 /*
- * Whether code is mapped there. 0 as well if that cannot be known: while another thread changes
- * what is mapped.
+ * Whether code is mapped there. `is_known`: not, while another thread changes what is mapped; and
+ * with interrupts off the kernel looks up one address of a hit, and is busy for the others.
  */
-static __always_inline int klogger_is_code(__u64 address)
+static __always_inline int klogger_is_code(__u64 address, int *is_known)
 {
 	__u64 flags = 0;
+	long error;
 
-	bpf_find_vma(bpf_get_current_task_btf(), address, klogger_see_flags, &flags, 0);
+	error = bpf_find_vma(bpf_get_current_task_btf(), address, klogger_see_flags, &flags, 0);
+	*is_known = error != -16 /* EBUSY */;
 	return flags >> 2 & 1;	/* VM_EXEC */
 }
 
@@ -237,8 +239,14 @@ static __always_inline int klogger_is_return(const struct klogger_user_hit *hit,
 	if (!((before ^ unread) >> 1))
 		return before & 1;
 	is = klogger_after_call(word, &is_there);
-	if (!is_there)
-		is = klogger_is_code(word);
+	if (!is_there) {
+		int is_known;
+
+		is = klogger_is_code(word, &is_known);
+		/* The next hit finds those that are known, and asks for one more. */
+		if (!is_known)
+			return 0;
+	}
 	WRITE_ONCE(known->before, last);
 	WRITE_ONCE(known->last, ((is_there ? hash : unread) & ~1ull) | is);
 	return is;

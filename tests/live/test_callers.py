@@ -19,10 +19,28 @@ SCHEMA = """schema callers "Who reads a byte, who waits for a lock"
 
 event READS { context user_stack }
 event WAITS { context user_stack }
+event SLEEPS { context user_stack }
 
 probe syscall read(unsigned int fd, char *buffer, size_t size) {
     if (size == 1)
         klogger(READS);
+}
+
+code {
+    static int sleeps[1024];
+}
+
+probe syscall nanosleep() {
+    sleeps[klogger_cpu() & 1023] = klogger_current_tid();
+}
+
+// With interrupts off, where the kernel looks up one address at a hit.
+probe tracepoint sched_switch(bool preempt, struct task_struct *prev) {
+    int *sleeper = &sleeps[klogger_cpu() & 1023];
+
+    if (*sleeper == prev->pid)
+        klogger(SLEEPS);
+    *sleeper = 0;
 }
 
 probe syscall futex(unsigned int *lock, int op) {
@@ -179,3 +197,11 @@ def test_callers_whose_code_is_not_in_memory(recorder, programs):
     for frames, _, whole, text, _ in rows:
         assert frames[:4] == ["innermost", "middle", "outer", "main"], text
         assert whole and "?" not in text, text
+
+
+def test_callers_whose_code_is_not_in_memory_with_interrupts_off(recorder, programs):
+    """Each hit finds out more: after some of them, within a second, all is known."""
+    rows = rows_of(recorded(recorder, f"{programs}/reclaimed 61"), programs / "reclaimed", "SLEEPS")
+    assert 0 < sum(row[-1] for row in rows) <= 61
+    whole = [row for row in rows if row[2]]
+    assert whole and all(row[0][:4] == ["innermost", "middle", "outer", "main"] for row in whole)
