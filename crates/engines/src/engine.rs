@@ -274,9 +274,13 @@ pub struct Start<'a> {
 
 /// Why the alternatives of a probe were not attached, each reason once: several may have one name.
 pub(crate) fn reasons(all: impl Iterator<Item = String>) -> String {
-    let mut all: Vec<String> = all.collect();
-    all.dedup();
-    all.join("; ")
+    let mut different: Vec<String> = Vec::new();
+    for reason in all {
+        if !different.contains(&reason) {
+            different.push(reason);
+        }
+    }
+    different.join("; ")
 }
 
 /// The names of events that a probe logs.

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn alternatives_of_one_name_have_one_reason() {
         let text = "schema s\nevent E { }\n\nprobe tracepoint t(int a) or tracepoint t(int a, \
-                    int b) or tracepoint u(int a)\n{ klogger(E); }";
+                    int b) or tracepoint u(int a) or tracepoint t()\n{ klogger(E); }";
         let options = klogger_schema::Options::default();
         let schema = klogger_schema::parse("s.klogger", text, &options).unwrap().schema;
         let [state] = states(&schema, &[]).try_into().unwrap();
