@@ -16,13 +16,12 @@ pub use preemption::{Preemption, preemption};
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::{Counts, Formats};
-use klogger_os::{Error, files, missed, perf_events};
+use klogger_os::{Error, files, missed, perf_events, processes};
 use klogger_programs::Programs;
 use klogger_schema::counted::Counted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -181,15 +180,23 @@ pub fn check_whose(pids: Option<&[u32]>) -> Result<(), Error> {
         )
         .help("record a command, or processes of your own with -p; or use sudo"));
     };
-    // One that has ended is told later, as for root.
-    let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).ok().map(|found| found.uid());
-    match pids.iter().find(|pid| owner(pid).is_some_and(|uid| uid != own)) {
+    match pids.iter().find(|pid| !is_of(**pid, own)) {
         None => Ok(()),
         Some(pid) => Err(Error::new(format!(
             "process {pid} is another user's: recording it needs CAP_SYS_PTRACE, which this \
              process does not have"
         ))
         .help(AS_ROOT)),
+    }
+}
+
+/// Whether a process has all of its user ids from this user: not while it runs a set-uid program.
+/// One that has ended is told later, as for root; it may be hidden in /proc.
+fn is_of(pid: u32, user: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    match status.lines().find_map(|line| line.strip_prefix("Uid:")) {
+        Some(ids) => ids.split_whitespace().all(|id| id.parse() == Ok(user)),
+        None => !processes::exists(pid),
     }
 }
 
