@@ -202,7 +202,7 @@ def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found 
 
 
 def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
-    if wait.ready in events.objects:
+    if call in EPOLLS and wait.ready in events.objects:
         return was_ready(events, wait, by_thread)
     if wait.woken and wait.source == TIMER:
         return Found(WAITED, "timer", f"{call}, ended by a timer", False)
