@@ -108,16 +108,15 @@ struct klogger_user_hit {
 	__u64 slot;		/* its number */
 	__u64 stack;		/* the stack pointer */
 	__u64 frame;		/* the frame pointer, in bytes above it */
-	__u32 frames;
-	__u32 kept;
 	__u32 near;		/* words that could be read of a part */
 	__s32 part;		/* the first of them, in words above the stack pointer */
 	__s32 next;		/* where the next part begins */
 	__u32 words;		/* that are looked at */
+	__u8 frames;		/* a byte each: on the stack, which is short */
+	__u8 kept;
 	__u8 most;		/* words that are kept */
 	__u8 found;
 	__u8 is_new;
-	__u8 unused;
 };
 
 static long klogger_hash_frame(__u64 n, void *data)
@@ -418,7 +417,7 @@ static __always_inline __u32 klogger_user_stack_in(void *context, __u32 deep,
 			klogger_user_stack_lost(2);
 		return 0;
 	}
-	hit.frames = (__u32)bytes / 8;
+	hit.frames = bytes / 8;
 	hit.image = klogger_mix(task->group_leader->start_time, tgid);
 	hit.image = klogger_mix(hit.image, task->self_exec_id);
 	hit.second = bpf_ktime_get_ns() >> 30 << 1 | 1ull << 63;
