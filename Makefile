@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs wheel tarball install uninstall clean
+.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs site wheel tarball install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench: ## measure what recording costs (docs/benchmarks.md)
 
 docs: ## write man pages and completions ($KLOGGER_CACHE/docs)
 	@scripts/docs
+
+site: ## write a site of the documentation ($KLOGGER_CACHE/site/html)
+	@scripts/site
 
 wheel: ## build a wheel for Python environments ($KLOGGER_CACHE/wheel)
 	@scripts/wheel

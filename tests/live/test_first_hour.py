@@ -37,6 +37,6 @@ def test_each_command_of_the_readme_runs(prefix):
 
 
 @pytest.mark.full("others of this file are in the gate")
-@pytest.mark.parametrize("part", ["answer", "readme", "user", "gallery", "bad_input"])
+@pytest.mark.parametrize("part", ["answer", "readme", "user", "gallery", "tutorial", "bad_input"])
 def test_what_is_printed(prefix, part):
     run("--prefix", prefix, part)
