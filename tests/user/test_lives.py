@@ -307,8 +307,10 @@ def test_a_privileged_program_ignores_the_environment(build, room):
 def test_a_file_is_complete_when_it_is_seen(build, room):
     """A file that has its name can be used: it is named last."""
     program = build("lives.c")
-    seen = 0
-    for _ in range(scaled(20, 300)):
+    seen = runs = 0
+    # Whether this process looks in between is chance: until it did.
+    while runs < scaled(20, 300) or (not seen and runs < 5000):
+        runs += 1
         process = room.start(program, "nothing")
         while process.poll() is None:
             for path in room.path.glob("[0-9]*"):

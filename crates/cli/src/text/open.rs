@@ -132,10 +132,12 @@ pub fn lost(ledger: &Ledger) -> u64 {
 
 /// So many events were lost, which are not among the damage.
 pub fn warn_of_losses(lost: u64) {
-    if lost > 0 {
-        messages::print(&format!(
-            "klogger: warning: {lost} events were lost while recording; 'klogger info' says which, \
-             and why"
-        ));
-    }
+    let were = match lost {
+        0 => return,
+        1 => "event was",
+        _ => "events were",
+    };
+    messages::print(&format!(
+        "klogger: warning: {lost} {were} lost while recording; 'klogger info' says which, and why"
+    ));
 }
