@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Adds up what the suites of a run left, prints the table, and gives the verdict by its exit code.
 
-usage: tally.py FOLDER SUITE=CODE...
+usage: tally.py FOLDER [elapsed=SECONDS] SUITE=CODE...
        tally.py --failed FOLDER SUITE    the tests that failed, to be run once more; none if there
                                          are so many that the machine cannot be the reason
 
 FOLDER has of each suite test-SUITE.log, test-SUITE.time (seconds: real, user, system), and, if its
 tests are pytest's, test-SUITE.json (see conftest.py). If those that failed were run once more, it
-has test-SUITE-again.json and test-SUITE-again.time too. CODE is the exit code of the suite.
+has test-SUITE-again.json and test-SUITE-again.time too. CODE is the exit code of the suite. SECONDS
+is what all took together: suites run beside each other.
 """
 
 import json
@@ -114,13 +115,15 @@ def join_second_try(suite: Suite, second: dict | None) -> None:
     suite.passed += len(suite.again)
 
 
-def table(suites: list[Suite]) -> str:
+def table(suites: list[Suite], elapsed: int | None) -> str:
     head = ("suite", "passed", "failed", "skipped", "again", "disturbed", "left out", "seconds")
     rows = [(*head, "of CPU")]
     for s in suites:
         counts = (s.passed, len(s.failed), s.skipped, len(s.again), len(s.disturbed), s.left)
         rows.append((s.name, *map(str, counts), f"{s.seconds:.0f}", f"{s.cpu_seconds:.0f}"))
-    sums = (sum(int(row[column]) for row in rows[1:]) for column in range(1, len(rows[0])))
+    sums = [sum(int(row[column]) for row in rows[1:]) for column in range(1, len(rows[0]))]
+    if elapsed is not None:
+        sums[head.index("seconds") - 1] = elapsed
     rows.append(("total", *map(str, sums)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -175,9 +178,10 @@ def main(words: list[str]) -> int:
         print("".join(f"{name}\n" for name in names if len(names) <= MOST_TRIED), end="")
         return 0
     folder = Path(words[0])
-    given = (word.rsplit("=", 1) for word in words[1:])
-    suites = [read(folder, name, int(code)) for name, code in given]
-    print(table(suites))
+    given = [word.rsplit("=", 1) for word in words[1:]]
+    elapsed = next((int(number) for name, number in given if name == "elapsed"), None)
+    suites = [read(folder, name, int(code)) for name, code in given if name != "elapsed"]
+    print(table(suites, elapsed))
     lines, good = verdict(suites)
     print("\n".join(lines))
     return 0 if good else 1

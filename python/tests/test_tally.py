@@ -47,6 +47,16 @@ def test_sums(run: Any) -> None:
     assert " ".join(text.splitlines()[-3].split()) == "total 310 0 4 0 0 7 180 60"
 
 
+def test_suites_that_run_beside_each_other(
+    run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run({})
+    assert tally.main([str(tmp_path), "elapsed=95", "rust=0", "live=0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    total = next(line for line in lines if line.startswith("  total"))
+    assert total.split()[-2:] == ["95", "60"]
+
+
 @pytest.mark.parametrize(
     ("live", "code", "said"),
     [
