@@ -89,8 +89,7 @@ def known_of(events: Events, found: Spans, rows: Array) -> Array:
     for name in ("call", "stack", "state", "why", "object"):
         known[name] = begun[name]
     known["lock"] = begun["lock"] != 0
-    numbers = [number for number, name in events.calls.items() if waits.FUTEX.match(name)]
-    futexes = np.isin(begun["call"], numbers)
+    futexes = events.among(begun["call"], waits.FUTEX.match)
     known["argument"] = np.where(futexes, begun["argument"], 0)
     known["process"] = np.where(futexes, begun["tgid"], 0)
     known["woken"] = found.leaves[rows] == Point.WOKEN
@@ -110,8 +109,7 @@ def at_other_ends(
     """
     thing = np.where(known["ready"] != 0, known["ready"], known["object"])
     known["other"] = first
-    calls = [number for number, name in events.calls.items() if name in WRITES]
-    writes = np.isin(known["call"], calls)
+    writes = events.among(known["call"], WRITES.__contains__)
     names, spans = [""], []
     for key, here in groups(thing, np.flatnonzero(thing != 0)):
         if key in events.sockets.all:

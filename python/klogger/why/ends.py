@@ -51,8 +51,7 @@ def find(events: Events) -> Ends:
     keys, which = np.unique(table["object"][rows], return_inverse=True)
     kept = np.isin(keys, np.array(wanted, "u8"))[which]
     rows, which = rows[kept], which[kept]
-    calls = [number for number, name in events.calls.items() if name in WRITES]
-    writes = np.isin(table["call"][rows], calls)
+    writes = events.among(table["call"][rows], WRITES.__contains__)
     seen: dict[tuple[int, bool], set[str]] = {}
     for at, is_write, pid in distinct(which, writes, table["pid"][rows]):
         seen.setdefault((int(keys[at]), bool(is_write)), set()).add(events.program(pid))

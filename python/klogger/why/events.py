@@ -6,7 +6,7 @@ since the log began.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -121,6 +121,10 @@ class Events:
         if number >= COMPAT:
             return f"32-bit call {number - COMPAT}"
         return self.calls.get(number) or f"system call {number}"
+
+    def among(self, calls: Array, is_meant: Callable[[str], object]) -> Array:
+        """Which of these numbers of system calls have such a name."""
+        return np.isin(calls, [number for number, name in self.calls.items() if is_meant(name)])
 
     def disk(self, device: int) -> str:
         return devices.disk(self.disks, device)

@@ -227,8 +227,8 @@ def whose(
 def writers_of(events: Events, files: Array) -> dict[int, str]:
     """By the place of a file, the program whose threads waited most often while they wrote it."""
     blocked = events.tables["BLOCKED"]
-    calls = [number for number, name in events.calls.items() if name in DIRTYING]
-    blocked = blocked[np.isin(blocked["call"], calls) & (blocked["object"] != 0)]
+    dirtying = events.among(blocked["call"], DIRTYING.__contains__)
+    blocked = blocked[dirtying & (blocked["object"] != 0)]
     pairs, times = np.unique(blocked[["object", "pid"]], return_counts=True)
     seen: dict[int, dict[str, int]] = {}
     for (thing, pid), count in zip(pairs.tolist(), times.tolist(), strict=True):

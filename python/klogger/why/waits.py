@@ -134,7 +134,7 @@ def of_futex(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | 
     if not FUTEX.match(call):
         return None
     if wait.woken and wait.source == TIMER:
-        return Found(WAITED, "timer", f"{call}, ended by a timer", False)
+        return timed_out(call)
     if by_thread and wait.waker_call >= 0 and events.call(wait.waker_call) in ENDS:
         return Found(WAITED, "thread", "to end", True)
     # The argument of futex_waitv is no lock, but a list of them. That of a wait which began before
@@ -188,7 +188,7 @@ def disk_place(events: Events, wait: Wait, frames: list[str], call: str) -> str:
 
 def of_program(events: Events, wait: Wait, call: str, by_thread: bool) -> Found | None:
     if call in SLEEPS:
-        return Found(WAITED, "timer", f"{call} that it asked for", False)
+        return timer(f"{call} that it asked for")
     if call in CHILD or call in FORKS:
         child = wait.waker if by_thread else ""
         return Found(WAITED, "child" if call in CHILD else "child to execute", child, by_thread)
@@ -205,7 +205,7 @@ def polled(events: Events, wait: Wait, call: str, by_thread: bool) -> Found:
     if call in EPOLLS and wait.ready in events.objects:
         return was_ready(events, wait, by_thread)
     if wait.woken and wait.source == TIMER:
-        return Found(WAITED, "timer", f"{call}, ended by a timer", False)
+        return timed_out(call)
     if by_network(wait):
         sent = sends(events, wait)
         return Found(WAITED, "network", call + by(wait, sent), sent)
@@ -220,8 +220,16 @@ def was_ready(events: Events, wait: Wait, by_thread: bool) -> Found:
         return found._replace(kind="events" if found.kind == "socket" else found.kind)
     kind = kind_of(name)
     if kind == "timer":
-        return Found(WAITED, "timer", short(name), False)
+        return timer(short(name))
     return Found(WAITED, "events", short(name) + by(wait, by_thread), by_thread)
+
+
+def timer(what: str) -> Found:
+    return Found(WAITED, "timer", what, False)
+
+
+def timed_out(call: str) -> Found:
+    return timer(f"{call}, ended by a timer")
 
 
 def by(wait: Wait, is_known: bool) -> str:
@@ -245,8 +253,7 @@ def of_descriptor(events: Events, wait: Wait, call: str, by_thread: bool) -> Fou
         return None
     kind = kind_of(name)
     if wait.woken and wait.source == TIMER:
-        what = short(name) if kind == "timer" else f"{call}, ended by a timer"
-        return Found(WAITED, "timer", what, False)
+        return timer(short(name)) if kind == "timer" else timed_out(call)
     if wait.object in events.sockets.all:
         return of_socket(events, wait, wait.object, call, by_thread)
     if kind == "socket" and by_network(wait):
