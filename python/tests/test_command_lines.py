@@ -20,7 +20,7 @@ import duckdb
 import pytest
 import support
 
-from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql
+from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql, verify
 from klogger.failure import Failure
 from klogger.outputs import write
 from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
@@ -40,6 +40,7 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
     "top": (top.parser, [], [["-s", "futex"], ["--once", "--format", "json"], ["-a"]]),
     "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
     "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
+    "verify": (verify.parser, ["claim.json", "x.klog"], [["--format", "json"]]),
     "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),
 }
 
@@ -187,8 +188,8 @@ def test_each_program_has_json_or_a_reason_why_not() -> None:
     lists = tomllib.loads((support.ROOT / "python/pyproject.toml").read_text())["tool"]["klogger"]
     names = {**lists["analyses"], **lists["elsewhere"]}
     found = (
-        analysis, bench, collect, compare, dataset, report, sql, stopwatch, study, top, watch,
-        why,
+        analysis, bench, collect, compare, dataset, report, sql, stopwatch, study, top,
+        verify, watch, why,
     )  # fmt: skip
     modules = {module.__name__.rpartition(".")[2]: module for module in found}
     assert set(names) == modules.keys() | WITHOUT_JSON.keys()

@@ -45,6 +45,7 @@ LAYERS = [
         "prelude",
         "gaps",
         "happened",
+        "identity",
         "log",
         "folders",
         "analysis",
@@ -75,6 +76,7 @@ LAYERS = [
     {"document", "flame", "sections", "html", "figure", "tables", "terminal", "waterfall_text"},
     {"screen"},
     {"answers", "compare", "dataset", "executors", "why"},
+    {"claims"},
     {"cli"},
 ]
 # A log answers a notebook with reports, which stand on logs: imported when they are asked for.
