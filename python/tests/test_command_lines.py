@@ -23,7 +23,7 @@ import support
 from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql, verify
 from klogger.failure import Failure
 from klogger.outputs import write
-from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
+from klogger_lab.cli import bench, collect, guest, mcp, stopwatch, study, top, watch, why
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
@@ -41,6 +41,7 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
     "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
     "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
     "verify": (verify.parser, ["claim.json", "x.klog"], [["--format", "json"]]),
+    "mcp": (mcp.parser, [], [["--skill"], ["--config", "mcp.toml"]]),
     "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),
 }
 
@@ -179,6 +180,7 @@ def test_a_strangers_link_is_not_followed(tmp_path: Path) -> None:
 
 # Why these programs have no `--format json`.
 WITHOUT_JSON = {
+    "mcp": "speaks JSON anyway",
     "guest": "prints what the command in the guest prints",
     "dkms": "prints the name of the package that it made",
 }

@@ -35,8 +35,17 @@ class Refuted:
     why: str
 
 
-def of(log: Log, by: Mapping[str, Any], found: Found, row: int, count: int = 1) -> dict[str, Any]:
-    """The claim about an item, or about so many rows from `row` on."""
+def of(
+    log: Log,
+    by: Mapping[str, Any],
+    found: Found,
+    row: int,
+    count: int = 1,
+    ledger: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The claim about an item, or about so many rows from `row` on. `ledger`: its state, if that is
+    known already.
+    """
     if isinstance(found, Table):
         value, events = found.value(row, count), found.events(row, count)
     else:
@@ -49,7 +58,7 @@ def of(log: Log, by: Mapping[str, Any], found: Found, row: int, count: int = 1) 
         "by": {**by, "row": row},
         "value": value,
         "events": events,
-        "ledger": evidence.state(log),
+        "ledger": ledger or evidence.state(log),
     }
 
 
@@ -87,8 +96,12 @@ def as_json_or_none(value: Any) -> str | None:
         return None
 
 
-def check(log: Log, claim: Mapping[str, Any]) -> list[Refuted]:
-    """What of a claim is not so; empty: it is verified."""
+# Answers by their questions: several claims may be of one.
+Answers = dict[str, Found]
+
+
+def check(log: Log, claim: Mapping[str, Any], known: Answers | None = None) -> list[Refuted]:
+    """What of a claim is not so; empty: it is verified. `known`: answers of this log."""
     own = uuid_of(log.preamble)
     if claim.get("log") != own:
         return [Refuted("log", f"this log has the UUID {own}")]
@@ -100,7 +113,7 @@ def check(log: Log, claim: Mapping[str, Any]) -> list[Refuted]:
         if not evidence.is_there(log, place)
     ]
     try:
-        made = again(log, claim)
+        made = again(log, claim, {} if known is None else known)
     except Failure as failure:
         return [*missing, Refuted("by", failure.message)]
     keys = [key for key in (*made, *claim) if key != PLACE]
@@ -114,13 +127,16 @@ def check(log: Log, claim: Mapping[str, Any]) -> list[Refuted]:
     return missing
 
 
-def again(log: Log, claim: Mapping[str, Any]) -> dict[str, Any]:
+def again(log: Log, claim: Mapping[str, Any], known: Answers) -> dict[str, Any]:
     """What the same question gives now. Raises Failure if it gives nothing."""
     by = dict(claim["by"])
     row = by.pop("row", None)
     if type(row) is not int or row < 0:
         raise Failure("'row' is not a number of a row")
-    found = asked.find(log, by)
+    key = as_json_or_none(by)
+    found = known[key] if key in known else asked.find(log, by)
+    if key is not None:
+        known[key] = found
     count = 1
     if isinstance(found, Table):
         value = claim.get("value")

@@ -55,9 +55,23 @@ def of_events(log: Log, events: Iterable[str] | None) -> dict[str, Any]:
 
 def of_query(log: Log, places: str) -> dict[str, Any]:
     """`places`: SQL with the columns event, time, cpu, serial."""
-    count, begin, end = asked(log, f"SELECT count(*), min(time), max(time) FROM ({places})")[0]
-    first = asked(log, f"SELECT {', '.join(PLACE)} FROM ({places}) ORDER BY {ORDER} LIMIT {FIRST}")
-    return found(count, begin, end, first)
+    none = ", ".join(["NULL"] * len(PLACE))
+    # Of two queries, each would be planned.
+    (count, begin, end, *_), *first = asked(
+        log,
+        f"WITH place AS MATERIALIZED ({places}), first AS (SELECT * FROM place ORDER BY {ORDER}"
+        f" LIMIT {FIRST}) SELECT count(*), min(time), max(time), {none} FROM place"
+        f" UNION ALL SELECT NULL, NULL, NULL, {', '.join(PLACE)} FROM first",
+    )
+    # The order of UNION ALL is kept (`asked.opened`); that of its parts need not be.
+    places_first = sorted((row[3:] for row in first), key=order)
+    return found(count, begin, end, places_first)
+
+
+def order(place: Sequence[Any]) -> tuple[Any, ...]:
+    """As `ORDER` has it."""
+    name, time, cpu, serial = place
+    return time, cpu is not None, cpu or 0, serial, name
 
 
 def of_rows(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:

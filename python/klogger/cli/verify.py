@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from klogger.claims import claim as claims
 from klogger.claims.claim import Refuted
 from klogger.cli import Parser, add_common, guarded, private_as
 from klogger.failure import Failure
+from klogger.log import Log
 from klogger.units import printable
 
 # Of a file with claims. An answer of `klogger mcp` has 4 kB.
@@ -57,7 +59,10 @@ def main(words: list[str] | None = None) -> int:
 
 
 def verify(args: argparse.Namespace) -> int:
-    found = [(one, refuted_of(one, args.log)) for one in claims.claims_in(read(args.claim))]
+    with contextlib.ExitStack() as stack:
+        logs = Logs(stack)
+        listed = claims.claims_in(read(args.claim))
+        found = [(one, logs.refuted(one, args.log)) for one in listed]
     if args.format == "json":
         print(json.dumps([as_json(*one) for one in found], indent=1))
     else:
@@ -82,13 +87,22 @@ def read(file: str) -> str:
         raise Failure(f"{file}: byte {error.start} is not UTF-8 text") from None
 
 
-def refuted_of(claim: Mapping[str, Any], log: str | None) -> list[Refuted]:
-    file = log if log is not None else claim.get(claims.PLACE)
-    if not isinstance(file, str) or not file or "\0" in file:
-        raise Failure("the claim does not name its log", help="klogger verify FILE LOG")
-    private_as(file)
-    with asked.opened(file) as opened:
-        return claims.check(opened, claim)
+class Logs:
+    """Claims of one answer are of one log, and often of one question."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self.stack = stack
+        self.found: dict[str, tuple[Log, claims.Answers]] = {}
+
+    def refuted(self, claim: Mapping[str, Any], log: str | None) -> list[Refuted]:
+        file = log if log is not None else claim.get(claims.PLACE)
+        if not isinstance(file, str) or not file or "\0" in file:
+            raise Failure("the claim does not name its log", help="klogger verify FILE LOG")
+        if file not in self.found:
+            private_as(file)
+            self.found[file] = self.stack.enter_context(asked.opened(file)), {}
+        opened, known = self.found[file]
+        return claims.check(opened, claim, known)
 
 
 def as_json(claim: Mapping[str, Any], refuted: list[Refuted]) -> dict[str, Any]:
