@@ -25,9 +25,11 @@ from klogger.units import printable
 NAME = re.compile(r"\w+")
 COST = re.compile(r"^## What it costs\n+(.*?)\n(?:\n|$)", re.M | re.S)
 TITLE = re.compile(r"^# (\w+): (.*)$", re.M)
-LINE_MAX = 300
+# In bytes; of the costs in the list only the beginning.
+LINE_MAX, COST_MAX = 300, 60
 FIELDS_MAX = 10
-OTHERWISE = "{probes} probes; about 0.1 µs for each event, and less for a hit that logs none"
+USUAL = "about 0.1 µs for each event"
+OTHERWISE = "{probes} probes; " + USUAL + ", and less for a hit that logs none"
 SKILL = """\
 # klogger: what the Linux kernel and programs did, event by event
 
@@ -51,12 +53,15 @@ When to use which schema:
 
 @dataclass(frozen=True)
 class Schema:
-    """`question`: in one line; `first`: what the first of its analyses asks."""
+    """`question`: in one line; `first`: what the first of its analyses asks; `beside`: the schemata
+    whose events its analyses ask for.
+    """
 
     name: str
     question: str
     first: str
     cost: str | None
+    beside: list[str]
 
 
 def schema(name: str, doc: str) -> Schema:
@@ -67,7 +72,9 @@ def schema(name: str, doc: str) -> Schema:
     asked = sorted(analyses(name), key=lambda one: (one.order, one.name))
     first = next((one.question for one in asked if one.question), "")
     sentences = re.sub(r"\s+", " ", cost[1]).strip() if cost else ""
-    return Schema(name, question, first, cut(sentences, LINE_MAX) or None)
+    needed = {analysis.declaring(event, name) for one in asked for event in one.events}
+    beside = sorted(needed - {name, ""})
+    return Schema(name, question, first, cut(printable(sentences), LINE_MAX) or None, beside)
 
 
 def analyses(name: str) -> list[Analysis]:
@@ -180,7 +187,8 @@ def line(works: Works, name: str, doc: str, *, look: bool) -> dict[str, Any]:
         "question": stated(one.question),
         "works": found and found["works"],
         **({"why_not": found["why_not"]} if found and not found["works"] else {}),
-        "cost": stated(one.cost) if one.cost else "see describe_schema",
+        "cost": cut(one.cost, COST_MAX) if one.cost else USUAL,
+        **({"with": one.beside} if one.beside else {}),
     }
 
 

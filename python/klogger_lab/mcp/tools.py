@@ -199,7 +199,7 @@ def list_schemata(session: Session, given: Arguments) -> Page:
     why_not = schemata.engine()
     look = bool(given.get("check"))
     lines = [schemata.line(session.works, *one, look=look) for one in schemata.names().items()]
-    head: dict[str, Any] = {"records": why_not is None}
+    head: dict[str, Any] = {"records": why_not is None, "costs": "whole in describe_schema"}
     if why_not is not None:
         head["why_not"] = stated(why_not)
     if any(line["works"] is None for line in lines):
