@@ -99,17 +99,18 @@ def test_a_schema_is_described(agent: Agent) -> None:
 
 
 def test_rows_come_in_pages(agent: Agent) -> None:
-    query = "SELECT i, repeat('y', i % 50) AS y FROM range(700) AS t(i) ORDER BY i"
+    query = "SELECT i, repeat('y', i % 50) AS y FROM range(250) AS t(i) ORDER BY i"
     found = list(agent.pages("sql", log="v4.klog", query=query))
-    assert len(found) > 3
+    assert len(found) >= 3
     values = [one["value"] for page in found for one in page["claims"]]
     rows = [row for value in values for row in value["rows"]]
-    assert rows == [[i, "y" * (i % 50)] for i in range(700)]
-    assert all(value["total"] == 700 for value in values)
+    assert rows == [[i, "y" * (i % 50)] for i in range(250)]
+    assert all(value["total"] == 250 for value in values)
     # A page is nearly full.
     assert all(len(json.dumps(page)) > LIMIT // 2 for page in found[:-1])
 
 
+@pytest.mark.full("4 s: two reports")
 def test_a_report_begins_with_findings(agent: Agent) -> None:
     log = "small.klog-parquet"
     found = list(agent.pages("report", log=log))
@@ -174,7 +175,6 @@ def test_each_claim_is_verified(agent: Agent) -> None:
     asked = [
         ("sql", {"log": "v4.klog", "query": "SELECT * FROM happened ORDER BY time, cpu, serial"}),
         ("losses", {"log": "cut.klog"}),
-        ("events_around", {"log": "v4.klog", "time_ns": 400}),
         ("report", {"log": "v4.klog"}),
     ]
     for name, arguments in asked:
@@ -192,6 +192,7 @@ def test_each_claim_of_all_tools_is_verified(agent: Agent) -> None:
         ("report", {"log": "small.klog-parquet"}),
         ("report", {"log": "stacks.klog"}),
         ("report", {"log": "hostile.klog"}),
+        ("events_around", {"log": "v4.klog", "time_ns": 400}),
         ("losses", {"log": "hostile.klog"}),
         ("sql", {"log": "hostile.klog", "query": "FROM A"}),
     ]
@@ -311,6 +312,13 @@ def test_a_folder_that_others_can_write_has_no_logs(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="not allowed"):
         here.log(str(log))
     tmp_path.chmod(0o700)
+    within = tmp_path / "within"
+    within.mkdir(mode=0o700)
+    shutil.copy(log, within / "x.klog")
+    assert here.log(str(within / "x.klog")) == within / "x.klog"
+    within.chmod(0o777)
+    with pytest.raises(Failure, match="not allowed"):
+        here.log(str(within / "x.klog"))
 
 
 def test_nothing_is_recorded_without_a_configuration(agent: Agent) -> None:
@@ -341,6 +349,8 @@ ALL = Recordings(("waits", "peers"), FOLDER, 5.0, 1 << 20, all=True, pids=True, 
         (ALL, Wish(("waits",)), ""),
         (ALL, Wish(("waits",), pid=1, command=("true",)), ""),
         (ALL, Wish(("waits",), pid=1, all=True), ""),
+        (ALL, Wish(("waits",), pid=0), ""),
+        (ALL, Wish(("waits",), pid=-5), ""),
     ],
 )  # fmt: skip
 def test_what_is_not_allowed_is_not_recorded(
@@ -405,12 +415,8 @@ def test_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_queries_reach_nothing_else(agent: Agent) -> None:
-    for query in (
-        "SELECT * FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO 'x.csv'",
-        "SELECT 1; SELECT 2",
-        "INSTALL httpfs", "SET memory_limit = '1TB'", "CREATE VIEW v AS SELECT 1", "x" * 2000,
-        "SELECT * FROM glob('/*')", "SELECT getenv('HOME')", "SELECT (", "",
-    ):  # fmt: skip
+    """More of them are in test_verify.py: claims have such queries as well."""
+    for query in ("SELECT * FROM glob('/*')", "COPY (SELECT 1) TO 'x.csv'", "SET threads = 9"):
         assert agent.refused("sql", log="v4.klog", query=query)["error"], query
     assert not (agent.folder / "x.csv").exists()
 
@@ -477,7 +483,7 @@ def test_lines_that_are_no_requests(tmp_path: Path) -> None:
 def test_a_hostile_log_acts_on_nothing(agent: Agent) -> None:
     """All texts of it that come along are harmless, also when they have been decoded."""
     asked = [
-        ("report", {}), ("losses", {}), ("sql", {"query": "FROM A"}),
+        ("losses", {}), ("sql", {"query": "FROM A"}),
         ("events_around", {"time_ns": 0}),
     ]  # fmt: skip
     for name, arguments in asked:
@@ -495,10 +501,11 @@ def test_bytes_that_are_no_log(agent: Agent) -> None:
     (agent.folder / "none.klog").unlink()
 
 
+@pytest.mark.full("4 s: a query runs into its limit")
 def test_queries_that_never_end_are_given_up(tmp_path: Path) -> None:
     shutil.copy(LOGS / "v4.klog", tmp_path)
     query = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range < b.range"
-    config = f'read = ["{tmp_path}"]\nquery_seconds = 0.2\n'
+    config = f'read = ["{tmp_path}"]\nquery_seconds = 3\n'
     with Agent(tmp_path, config) as agent:
         assert "given up" in agent.refused("sql", log="v4.klog", query=query)["error"]
         # And the next one has an answer.

@@ -222,9 +222,10 @@ def test_events_that_are_not_there(v4: Log, place: Any) -> None:
 @pytest.mark.parametrize(
     "query",
     ["COPY (SELECT 1) TO '/dev/null'", "SELECT * FROM read_text('/etc/hostname')",
-     "SELECT 1; SELECT 2",
-     "DROP VIEW SCHEDIN", "SET threads = 4", "ATTACH '/tmp/x.db'", "CREATE TABLE t AS SELECT 1", "",
-     "WITH a AS (COPY (SELECT 1) TO '/dev/null') FROM a", "PRAGMA database_list", "\udc80"],
+     "SELECT 1; SELECT 2", "SELECT * FROM glob('/*')", "SELECT getenv('HOME')", "INSTALL httpfs",
+     "SELECT (", "x" * 2000, "SET memory_limit = '1TB'", "CREATE VIEW v AS SELECT 1",
+     "DROP VIEW SCHEDIN", "SET threads = 4", "ATTACH '/tmp/x.db'", "CREATE TABLE t AS SELECT 1",
+     "WITH a AS (COPY (SELECT 1) TO '/dev/null') FROM a", "PRAGMA database_list", "\udc80", ""],
 )  # fmt: skip
 def test_queries_of_claims_only_read(v4: Log, query: str) -> None:
     with pytest.raises(Failure):

@@ -98,9 +98,14 @@ def real(path: str | os.PathLike[str]) -> Path:
 
 
 def inside(path: Path, folder: Path) -> bool:
-    """Nothing is in a folder that others can write: they would lead us elsewhere."""
+    """Nothing is in a folder that others can write, nor in one within it: they would lead us
+    elsewhere.
+    """
     try:
-        return path.is_relative_to(real(folder)) and not outputs.foreign(folder)
+        top = real(folder)
+        way = [one for one in (path, *path.parents) if one.is_relative_to(top)]
+        # The last one is what the path names.
+        return bool(way) and not any(outputs.foreign(one) for one in way[1:] or way)
     except OSError:
         return False
 

@@ -62,6 +62,8 @@ def bounds(allowed: Allowed, wish: Wish) -> tuple[Recordings, float]:
                 f"to record the schema '{printable(name)}'", f"schemata = [{printable(listed)}]"
             )
     asked = [bool(wish.command), wish.pid is not None]
+    if wish.pid is not None and wish.pid < 1:
+        raise Failure(f"{wish.pid} is no process")
     if sum(asked) > 1 or not (any(asked) or wish.all) or (wish.pid is not None and wish.all):
         raise Failure("say of whom: a command, a pid, or all")
     for wanted, is_allowed, what, key in (

@@ -144,7 +144,7 @@ class Works:
         """What is known of a schema: `works`, `why_not`. None: nothing yet."""
         with self.lock:
             found = self.load().get(name)
-        return found if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and "works" in found else None
 
     def look(self, name: str) -> dict[str, Any]:
         if (found := self.of(name)) is not None:
@@ -186,7 +186,7 @@ def line(works: Works, name: str, doc: str, *, look: bool) -> dict[str, Any]:
         "name": name,
         "question": stated(one.question),
         "works": found and found["works"],
-        **({"why_not": found["why_not"]} if found and not found["works"] else {}),
+        **({"why_not": found.get("why_not")} if found and not found["works"] else {}),
         "cost": cut(one.cost, COST_MAX) if one.cost else USUAL,
         **({"with": one.beside} if one.beside else {}),
     }
