@@ -183,7 +183,7 @@ def test_each_claim_is_verified(agent: Agent) -> None:
         assert verified(agent, text) == 0, text
 
 
-@pytest.mark.full("10 s: every claim of several answers")
+@pytest.mark.full("30 s: every claim of several answers")
 def test_each_claim_of_all_tools_is_verified(agent: Agent) -> None:
     asked: list[tuple[str, dict[str, Any]]] = [
         ("why", {"log": "waits.klog"}),

@@ -79,8 +79,16 @@ def mcp(args: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    server.serve(session, importlib.metadata.version("klogger"), schemata.SKILL)
+    server.serve(session, version(), schemata.SKILL)
     return 0
+
+
+def version() -> str:
+    """Empty in a source tree that nobody has installed."""
+    try:
+        return importlib.metadata.version("klogger")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 if __name__ == "__main__":
