@@ -25,6 +25,7 @@ from klogger.units import printable
 from klogger.why import answer as reasons
 from klogger_lab.mcp import recording, schemata
 from klogger_lab.mcp.allowed import Allowed
+from klogger_lab.mcp.arguments import Argument
 from klogger_lab.mcp.pages import Cursors, Page, digest, failed, listed
 from klogger_lab.mcp.recording import Wish
 
@@ -32,41 +33,6 @@ CURSOR = "cursor"
 # How many events are shown around a time if nothing is said.
 AROUND = 10
 Arguments = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Argument:
-    """`kind`: of JSON schema. `items`: of an array."""
-
-    kind: str
-    doc: str
-    required: bool = False
-    items: str = ""
-
-    def as_schema(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"type": self.kind, "description": self.doc}
-        return {**found, "items": {"type": self.items}} if self.items else found
-
-    def check(self, name: str, value: Any) -> None:
-        if not is_of(self.kind, value):
-            raise Failure(f"'{name}' is not of the type {self.kind}", help=self.doc)
-        if self.items and not all(is_of(self.items, one) for one in value):
-            raise Failure(f"'{name}' has more than {self.items}s in it", help=self.doc)
-
-
-# Columns are of 64 bits.
-INTEGERS = range(-(2**63), 2**63)
-KINDS: dict[str, Callable[[Any], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "integer": lambda value: type(value) is int and value in INTEGERS,
-    "number": lambda value: type(value) in (int, float),
-    "boolean": lambda value: isinstance(value, bool),
-    "array": lambda value: isinstance(value, list),
-}
-
-
-def is_of(kind: str, value: Any) -> bool:
-    return KINDS[kind](value)
 
 
 @dataclass(frozen=True)
