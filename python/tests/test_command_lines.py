@@ -20,10 +20,10 @@ import duckdb
 import pytest
 import support
 
-from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql
+from klogger.cli import analysis, compare, complain, dataset, private_as, report, sql, verify
 from klogger.failure import Failure
 from klogger.outputs import write
-from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
+from klogger_lab.cli import bench, collect, guest, mcp, stopwatch, study, top, watch, why
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
@@ -40,6 +40,8 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
     "top": (top.parser, [], [["-s", "futex"], ["--once", "--format", "json"], ["-a"]]),
     "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
     "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
+    "verify": (verify.parser, ["claim.json", "x.klog"], [["--format", "json"]]),
+    "mcp": (mcp.parser, [], [["--skill"], ["--config", "mcp.toml"]]),
     "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),
 }
 
@@ -178,6 +180,7 @@ def test_a_strangers_link_is_not_followed(tmp_path: Path) -> None:
 
 # Why these programs have no `--format json`.
 WITHOUT_JSON = {
+    "mcp": "speaks JSON anyway",
     "guest": "prints what the command in the guest prints",
     "dkms": "prints the name of the package that it made",
 }
@@ -187,8 +190,8 @@ def test_each_program_has_json_or_a_reason_why_not() -> None:
     lists = tomllib.loads((support.ROOT / "python/pyproject.toml").read_text())["tool"]["klogger"]
     names = {**lists["analyses"], **lists["elsewhere"]}
     found = (
-        analysis, bench, collect, compare, dataset, report, sql, stopwatch, study, top, watch,
-        why,
+        analysis, bench, collect, compare, dataset, report, sql, stopwatch, study, top,
+        verify, watch, why,
     )  # fmt: skip
     modules = {module.__name__.rpartition(".")[2]: module for module in found}
     assert set(names) == modules.keys() | WITHOUT_JSON.keys()

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from klogger.cli import analysis, compare, dataset, output, report, sql
-from klogger_lab.cli import bench, collect, guest, stopwatch, study, top, watch, why
+from klogger.cli import analysis, compare, dataset, output, report, sql, verify
+from klogger_lab.cli import bench, collect, guest, mcp, stopwatch, study, top, watch, why
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "python" / "commands.json"
@@ -28,6 +28,8 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "analysis": analysis.parser,
     "compare": compare.parser,
     "dataset": dataset.parser,
+    "verify": verify.parser,
+    "mcp": mcp.parser,
     "stopwatch": stopwatch.parser,
     "watch": watch.parser,
     "why": why.parser,

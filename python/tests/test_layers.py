@@ -45,6 +45,7 @@ LAYERS = [
         "prelude",
         "gaps",
         "happened",
+        "identity",
         "log",
         "folders",
         "analysis",
@@ -75,6 +76,7 @@ LAYERS = [
     {"document", "flame", "sections", "html", "figure", "tables", "terminal", "waterfall_text"},
     {"screen"},
     {"answers", "compare", "dataset", "executors", "why"},
+    {"claims"},
     {"cli"},
 ]
 # A log answers a notebook with reports, which stand on logs: imported when they are asked for.
@@ -86,7 +88,9 @@ UPWARDS = {
 }
 # The same of `klogger_lab`. Those in the middle know nothing of each other.
 COMMON = {"launched", "recorder", "tracefs", "machine", "build", "signals", "disk", "fiemap"}
-EXPERIMENTS = {"bench", "cluster", "collect", "guest", "stopwatch", "study", "top", "watch"}
+EXPERIMENTS = {
+    "bench", "cluster", "collect", "guest", "mcp", "stopwatch", "study", "top", "watch",
+}  # fmt: skip
 # Methods of all named tuples; what Spark gives to Python in no other way; and how a process ends
 # at once, with or without its exit handlers, as Python's multiprocessing has it.
 WELL_KNOWN = ("_asdict", "_replace", "_jsc", "_jsparkSession", "_exit", "_run_exitfuncs")
@@ -225,5 +229,7 @@ def test_one_module_runs_the_recorder() -> None:
         for f in modules(package)
         if '"record"' in f.read_text()
     }
+    # A tool of agents has this name, and a table of what they may do.
+    users -= {f"klogger_lab/mcp/{name}.py" for name in ("allowed", "server", "tools")}
     # The guest's command line is run by QEMU.
     assert users == {"klogger_lab/recorder.py", "klogger_lab/cli/guest.py"}

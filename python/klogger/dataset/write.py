@@ -7,7 +7,6 @@ import hashlib
 import json
 import shlex
 import urllib.parse
-import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from klogger.dataset import texts
 from klogger.decodings import DECLARED
 from klogger.failure import Failure
 from klogger.folder import RECORDINGS, Part, entry
+from klogger.identity import text_of, uuid_of
 from klogger.log import Event, Log, lock_settings, section
 from klogger.log import open as open_log
 from klogger.opening import Opening
@@ -30,7 +30,6 @@ from klogger.prelude import TABLES
 from klogger.sqltext import identifier, literal
 from klogger.statements import limited, told
 
-NAMESPACE = uuid.UUID("6b6c6f67-6765-5d7a-8000-000000000000")
 # Of the rows of tables beside the events: one is in `recording`, of every log.
 RECORDING = (
     "host VARCHAR", "log VARCHAR", "file VARCHAR", "kernel VARCHAR", "command VARCHAR",
@@ -42,9 +41,7 @@ RECORDING = (
 
 @dataclass(frozen=True)
 class Identity:
-    """`log`: what makes it another recording than others: its preamble, with the host and the time
-    at which it began, which stays the same if the log is cut or grows. `checksum`: of all of it.
-    """
+    """`log`: see `klogger.identity`. `checksum`: of all of it."""
 
     log: str
     host: str
@@ -52,10 +49,10 @@ class Identity:
 
 
 def identity(log: Log) -> Identity:
-    preamble = json.dumps(log.preamble, sort_keys=True)
+    preamble = text_of(log.preamble)
     host = section(log.preamble, "host").get("name")
     return Identity(
-        str(uuid.uuid5(NAMESPACE, preamble)),
+        uuid_of(log.preamble),
         host if isinstance(host, str) and host else "unknown",
         checksum(log.directory, preamble),
     )
