@@ -72,8 +72,8 @@ def test_a_process_is_recorded_for_its_time(klogger, tmp_path):
 
 @pytest.mark.full("5 s: writes until the bound is reached")
 def test_a_log_that_has_all_its_bytes_is_ended(klogger, tmp_path):
-    """What runs on is not recorded any more, and the log is complete."""
-    endless = "while :; do :; done & while :; do /bin/true; done"
+    """The log is complete, and nothing runs on."""
+    endless = "trap : TERM; while :; do :; done & while :; do /bin/true; done"
     with agent_in(tmp_path, bytes="256K") as agent:
         made = agent.call(
             "record", schemata=["lifecycle", "syscalls"], command=["sh", "-c", endless], seconds=20
@@ -82,6 +82,15 @@ def test_a_log_that_has_all_its_bytes_is_ended(klogger, tmp_path):
         assert made["bytes"] > 256 << 10
         (claim,) = agent.call("sql", log=made["log"], query="SELECT count(*) FROM ENDED")["claims"]
         assert claim["value"]["rows"][0][0] > 0
+    folders = [Path(f"/proc/{pid}/cwd") for pid in os.listdir("/proc") if pid.isdigit()]
+    assert [str(one) for one in folders if is_at(one, tmp_path)] == []
+
+
+def is_at(link: Path, folder: Path) -> bool:
+    try:
+        return link.resolve(strict=True) == folder
+    except OSError:
+        return False
 
 
 @pytest.mark.full("5 s: a recording that is ended in its middle")

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import subprocess
 import tempfile
 import threading
@@ -28,6 +29,8 @@ from klogger_lab.recorder import Recorder
 LOOK = 0.01
 # After the time that was asked for, the recorder drains its rings and completes the log.
 FINISHING = 30.0
+# Seconds that a process may take to end when it is asked to.
+PATIENCE = 2.0
 SAID_MAX = 600
 WORD_MAX, WORDS_MAX = 4096, 64
 
@@ -104,14 +107,30 @@ def record(allowed: Allowed, wish: Wish, ending: threading.Event) -> dict[str, A
     options += ["-a"] if wish.all else []
     with tempfile.TemporaryDirectory(prefix="klogger-mcp-") as folder:
         recorder = Recorder(options, Path(folder) / "messages", command=wish.command)
-        with recorder:
-            recorder.wait_started()
-            ended = watched(recorder, log, bounded.bytes, seconds, ending)
+        try:
+            with recorder:
+                recorder.wait_started()
+                ended = watched(recorder, log, bounded.bytes, seconds, ending)
+        finally:
+            end_group(recorder.pid)
         code = recorder.process.poll()
         said = recorder.read()
     if not log.exists():
         raise said.failure("nothing was recorded")
     return summary(log, ended, code, said, is_command=bool(wish.command))
+
+
+def end_group(group: int) -> None:
+    """Ends what the command has started and left: nobody else would. The recorder, which was the
+    first of the group, has ended.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + PATIENCE
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)
+            while time.monotonic() < until:
+                os.killpg(group, 0)
+                time.sleep(LOOK)
 
 
 def watched(
