@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Arms timers of one kind, so many times, and prints what it knows of them: its thread, and of what
- * fires how late it was when the program heard of it, as cyclictest does.
+ * Arms timers of one kind, so many times, and prints what it knows of them, in JSON: its thread;
+ * for which times they were (`wanted`), and how late the program heard of each (`late`), as
+ * cyclictest measures it.
  *
  *   periodic N US     sleeps until N moments that are so many microseconds apart
- *   sleep N US        N short sleeps
- *   cancel N          setitimer(), N times armed and cancelled
- *   again N           setitimer(), N times armed without an end in between; then cancelled
- *   interval N US     a POSIX timer that repeats, N times
- *   timerfd N US      the same with a file descriptor
+ *   realtime N US     the same, by CLOCK_REALTIME
+ *   sleep N US        N sleeps of so many microseconds
  *   epoll N           N times epoll_wait() with a time-out of a millisecond, and nothing comes
- *   realtime N US     as periodic, by CLOCK_REALTIME
+ *   cancel N          setitimer(), N times armed and cancelled
+ *   interval N US     a POSIX timer that repeats, until N signals have come
+ *   timerfd N US      the same with a file descriptor
+ *   listed N          N file descriptors for a minute later; what /proc/timer_list has of them
  *   socket N          N times recv() with a time-out of a millisecond, and nothing comes
  *   answered N        N times recv() with a time-out of a minute, and something comes
  */
@@ -28,7 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static long *lateness;
+static long *late;
+static long long *wanted;
 static int heard;
 
 static void must(int good, const char *what)
@@ -52,25 +54,21 @@ static struct timespec spec(long long ns)
     return (struct timespec){ ns / 1000000000, ns % 1000000000 };
 }
 
-static void hear(clockid_t clock, long long wanted)
-{
-    lateness[heard++] = now_ns(clock) - wanted;
-}
-
 static void periodic(clockid_t clock, int times, long long us)
 {
-    long long wanted = now_ns(clock);
+    long long next = now_ns(clock);
 
     for (int i = 0; i < times; i++) {
         struct timespec until;
 
-        wanted += us * 1000;
+        next += us * 1000;
         /* What would be over before it began arms no timer. */
-        if (now_ns(clock) >= wanted - 20000)
-            wanted = now_ns(clock) + us * 1000;
-        until = spec(wanted);
+        if (next < now_ns(clock) + 100000)
+            next = now_ns(clock) + us * 1000;
+        until = spec(next);
         must(!clock_nanosleep(clock, TIMER_ABSTIME, &until, NULL), "clock_nanosleep");
-        hear(clock, wanted);
+        late[heard] = now_ns(clock) - next;
+        wanted[heard++] = next;
     }
 }
 
@@ -82,14 +80,13 @@ static void sleeps(int times, long long us)
         must(!nanosleep(&time, NULL), "nanosleep");
 }
 
-static void alarms(int times, int again)
+static void alarms(int times)
 {
     struct itimerval minute = { .it_value = { .tv_sec = 60 } }, none = {};
 
     for (int i = 0; i < times; i++) {
         must(!setitimer(ITIMER_REAL, &minute, NULL), "setitimer");
-        if (!again || i == times - 1)
-            must(!setitimer(ITIMER_REAL, &none, NULL), "setitimer");
+        must(!setitimer(ITIMER_REAL, &none, NULL), "setitimer");
     }
 }
 
@@ -124,6 +121,40 @@ static void descriptor(int times, long long us)
     close(fd);
 }
 
+/* The times that /proc/timer_list has between these two, of timers of file descriptors. */
+static void list(long long from, long long to)
+{
+    FILE *file = fopen("/proc/timer_list", "r");
+    long long expires;
+    char line[512];
+    int is_ours = 0;
+
+    must(file != NULL, "/proc/timer_list");
+    while (fgets(line, sizeof(line), file)) {
+        if (is_ours && sscanf(line, " # expires at %lld-", &expires) == 1 && expires >= from &&
+            expires <= to)
+            wanted[heard++] = expires;
+        is_ours = strstr(line, "timerfd_tmrproc") != NULL;
+    }
+    fclose(file);
+}
+
+static void listed(int times)
+{
+    long long first = now_ns(CLOCK_MONOTONIC) + 60000000000ll;
+    int fds[times];
+
+    for (int i = 0; i < times; i++) {
+        struct itimerspec until = { .it_value = spec(first + i * 1000003ll) };
+
+        fds[i] = timerfd_create(CLOCK_MONOTONIC, 0);
+        must(fds[i] >= 0 && !timerfd_settime(fds[i], TFD_TIMER_ABSTIME, &until, NULL), "timerfd");
+    }
+    list(first, first + times * 1000003ll);
+    for (int i = 0; i < times; i++)
+        close(fds[i]);
+}
+
 static void events(int times)
 {
     struct epoll_event event;
@@ -133,10 +164,27 @@ static void events(int times)
         must(!epoll_wait(fd, &event, 1, 1), "epoll_wait");
 }
 
-/* A thread's, so that what it waits for has not come before. */
+/* Of a thread that answers: whom, and how often. */
 struct answers {
     int fd, times;
+    pid_t asks;
 };
+
+/* Until a thread waits in this call: then it has armed its timer. */
+static void until_it_waits(pid_t thread, int call)
+{
+    char path[64], word[16] = "";
+    int now = -1;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", thread);
+    while (now != call) {
+        FILE *file = fopen(path, "r");
+
+        must(file && fscanf(file, "%15s", word) == 1, path);
+        fclose(file);
+        now = *word == 'r' ? -1 : atoi(word);
+    }
+}
 
 static void *answers(void *data)
 {
@@ -144,9 +192,8 @@ static void *answers(void *data)
     char byte;
 
     for (int i = 0; i < to->times; i++) {
-        /* It asks, and a moment later it waits. */
         must(read(to->fd, &byte, 1) == 1, "read");
-        usleep(500);
+        until_it_waits(to->asks, SYS_recvfrom);
         must(write(to->fd, "x", 1) == 1, "write");
     }
     return NULL;
@@ -155,7 +202,7 @@ static void *answers(void *data)
 static void sockets(int times, int answered)
 {
     struct timeval until = { .tv_sec = answered ? 60 : 0, .tv_usec = 1000 };
-    struct answers to = { 0, times };
+    struct answers to = { 0, times, syscall(SYS_gettid) };
     pthread_t thread;
     int ends[2];
     char byte;
@@ -185,28 +232,34 @@ int main(int argc, char **argv)
     int times = argc > 2 ? atoi(argv[2]) : 0;
     long long us = argc > 3 ? atoll(argv[3]) : 1000;
 
-    lateness = calloc(times + 1, sizeof(*lateness));
+    late = calloc(times + 1, sizeof(*late));
+    wanted = calloc(times + 1, sizeof(*wanted));
     if (is(what, "periodic"))
         periodic(CLOCK_MONOTONIC, times, us);
     else if (is(what, "realtime"))
         periodic(CLOCK_REALTIME, times, us);
     else if (is(what, "sleep"))
         sleeps(times, us);
-    else if (is(what, "cancel") || is(what, "again"))
-        alarms(times, is(what, "again"));
+    else if (is(what, "cancel"))
+        alarms(times);
     else if (is(what, "interval"))
         interval(times, us);
     else if (is(what, "timerfd"))
         descriptor(times, us);
+    else if (is(what, "listed"))
+        listed(times);
     else if (is(what, "epoll"))
         events(times);
     else if (is(what, "socket") || is(what, "answered"))
         sockets(times, is(what, "answered"));
     else
         return 2;
-    printf("{\"pid\": %d, \"times\": %d, \"late\": [", (int)syscall(SYS_gettid), times);
+    printf("{\"pid\": %d, \"wanted\": [", (int)syscall(SYS_gettid));
     for (int i = 0; i < heard; i++)
-        printf("%s%ld", i ? ", " : "", lateness[i]);
-    printf("], \"threads\": []}\n");
+        printf("%s%lld", i ? ", " : "", wanted[i]);
+    printf("], \"late\": [");
+    for (int i = 0; i < heard; i++)
+        printf("%s%ld", i ? ", " : "", late[i]);
+    printf("]}\n");
     return 0;
 }
