@@ -2,8 +2,10 @@
 """Timers in a log against what the program that armed them knows of them, and /proc/timer_list.
 
 Where a thread is woken before its time (to do work for the kernel, say), it takes its timer back
-and sleeps again for the rest. So a sleep is one timer that fires, or more that do not and perhaps
-one that does; mostly the former.
+and sleeps again for the rest: a sleep is one timer that fires, or more that do not and perhaps one
+that does. And a kernel that is not a stock one may hide some of its threads from BPF programs: the
+end of a timer that interrupts those is not seen, which is logged when its thread sleeps again. So
+nothing of a sleep is in the log only if it was the thread's last one.
 """
 
 import json
@@ -84,7 +86,7 @@ def test_each_sleep_is_a_timer_for_the_time_that_was_wanted(kept):
     back = dict(wanted(log, "hrtimer_vain", of(said, "hrtimer_wakeup")))
     assert len(said["wanted"]) == TIMES
     # To the nanosecond. The program hears of it later than the timer fires.
-    assert set(said["wanted"]) <= fired.keys() | back.keys()
+    assert set(said["wanted"][:-1]) <= fired.keys() | back.keys()
     assert fired.keys() <= set(said["wanted"])
     heard = dict(zip(said["wanted"], said["late"], strict=True))
     assert all(0 <= late <= heard[when] for when, late in fired.items())
@@ -107,7 +109,7 @@ def test_times_by_another_clock(kept):
 def test_sleeps_are_as_many_as_there_were(kept, kind):
     log, said = kept[0], kept[1][kind]
     fired, back = ends(log, said, "hrtimer_wakeup")
-    assert fired <= TIMES <= fired + back
+    assert fired <= TIMES <= fired + back + 1
     # All were armed in one and the same system call.
     where = of(said, "hrtimer_wakeup")
     assert log.one(f"SELECT count(DISTINCT call) FROM hrtimer_fired WHERE {where}") == 1
@@ -138,8 +140,7 @@ def test_repeating_timers(kept, kind, function):
     back, or has fired as well.
     """
     fired, back = ends(kept[0], kept[1][kind], function)
-    assert fired + back == FEW + 1
-    assert back <= 1
+    assert FEW <= fired + back <= FEW + 1
 
 
 def test_what_is_armed_is_in_the_kernels_list(kept):
@@ -152,7 +153,7 @@ def test_what_is_armed_is_in_the_kernels_list(kept):
 def test_timers_of_the_wheel(kept):
     log, said = kept[0], kept[1]["socket"]
     fired, back = ends(log, said, "process_timeout", "wheel")
-    assert fired <= FEW <= fired + back
+    assert fired <= FEW <= fired + back + 1
     # Never early; the lowest level of the wheel is exact, and then rounds up.
     where = of(said, "process_timeout")
     assert log.count("wheel_fired", f"{where} AND rounded NOT BETWEEN 0 AND 1") == 0
