@@ -9,6 +9,8 @@ nothing of a sleep is in the log only if it was the thread's last one.
 """
 
 import json
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -188,3 +190,18 @@ def test_what_arms_itself_again_stays_its_owners(recorder):
     assert log.count("hrtimer_fired", ticks) > 0
     assert log.count("hrtimer_fired", "late < 0") == 0
     assert log.count("wheel_clock") > 0
+
+
+@pytest.mark.full("needs all of both CPUs")
+def test_a_storm_of_timers_is_logged_without_loss(recorder, workloads):
+    """On each CPU a timer that sets itself every 20 us; the program counts them."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    storms = " & ".join(f'"{workloads}/timerstorm" 2000 20 {cpu} kernel' for cpu in cpus)
+    done, path = recorder.run(
+        "--no-calibrate", "-a", "-s", TIMERS, "--", "sh", "-c", f"{storms} & wait"
+    )
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    assert log.rows(LOST) == []
+    counted = sum(int(n) for n in re.findall(r'"timers": (\d+)', done.out))
+    assert log.count("hrtimer_fired", "fn_symbol LIKE 'perf_swevent_hrtimer%'") >= 0.9 * counted > 0

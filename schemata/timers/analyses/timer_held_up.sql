@@ -66,9 +66,9 @@ SELECT format('{} CPU {} {}', duration(time), cpu, owner) AS which, u.what, u.ns
 ) WHERE u.ns > 0 ORDER BY beyond DESC, time, cpu, u.what;
 
 -- finding
-SELECT format('Of the time by which the latest {:,} high-resolution timers were late, {:.0f} % went '
-              'to other handlers, and in {:.0f} % none ran: the device was late, interrupts were '
-              'off, or the hypervisor had the CPU.', count(*), 100 * sum(other) / sum(beyond),
+SELECT format('Of the time by which the latest {:,} high-resolution timers were late, {:.0f} % '
+              'went to other handlers, and in {:.0f} % none ran: the device was late, interrupts '
+              'were off, or the hypervisor had the CPU.', count(*), 100 * sum(other) / sum(beyond),
     100 * sum(greatest(beyond - other - own, 0)) / sum(beyond))
 FROM timer_held HAVING count(*) > 0;
 

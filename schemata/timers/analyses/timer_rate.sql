@@ -19,8 +19,9 @@
 -- empty: no timer that a recorded thread had armed fired while the log was recorded
 
 -- table
-SELECT owner, kind, calls, count(*) AS fires, count(*) / (greatest(max(to_ns), 1) / 1e9)
-    AS per_second, count(DISTINCT cpu) AS cpus, quantile_disc(held, 0.5) FILTER (held > 0) AS typical
+SELECT owner, kind, calls, count(*) AS fires,
+    count(*) / (greatest(max(to_ns), 1) / 1e9) AS per_second, count(DISTINCT cpu) AS cpus,
+    quantile_disc(held, 0.5) FILTER (held > 0) AS typical
 FROM timer_fire, klogger.recording GROUP BY owner, kind, calls
 ORDER BY fires DESC, owner, kind, calls;
 

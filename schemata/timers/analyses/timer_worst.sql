@@ -44,8 +44,8 @@ FROM timer_worst LEFT JOIN timer_worst_ran USING (time, cpu, timer)
 ORDER BY beyond DESC, time, cpu;
 
 -- picture
-SELECT format('{} CPU {} {}: {}', duration(time), cpu, owner, kind) AS which, beyond FROM timer_worst
-ORDER BY beyond DESC, time, cpu LIMIT 20;
+SELECT format('{} CPU {} {}: {}', duration(time), cpu, owner, kind) AS which, beyond
+FROM timer_worst ORDER BY beyond DESC, time, cpu LIMIT 20;
 
 -- finding
 SELECT format('The latest timer fired {} later than it had to, {} after the log began on CPU {}: '
