@@ -99,7 +99,7 @@ WHERE due < 1099511627776 AND rounded < 1099511627776
 CREATE TEMP TABLE timer_fire AS
 SELECT f.time, cpu, timer, pid, timer_owner(pid, setter, program) AS owner, kind, calls, wheel,
     -- What was wanted before it was armed was too late from the beginning.
-    CASE WHEN held > 0 THEN least(late, held) ELSE late END AS late,
+    greatest(CASE WHEN held > 0 THEN least(late, held) ELSE late END, 0) AS late,
     CASE WHEN held > 0 THEN greatest(least(allowed, allowed + held - late), 0) ELSE allowed END
         AS allowed,
     greatest(CASE WHEN held > 0 THEN least(late, held) ELSE late END

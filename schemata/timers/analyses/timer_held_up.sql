@@ -30,23 +30,23 @@ WHERE beyond > 0 AND NOT wheel ORDER BY beyond DESC, time, cpu, timer LIMIT 30;
 -- The timer's interrupt has not ended when its timer fires; a handler that began before and has no
 -- end is not in the table, so the last beginning is looked for in the events.
 CREATE TEMP TABLE timer_held_own AS
-SELECT w.time, w.cpu, w.timer, max(v.time) AS since
-FROM timer_held_worst AS w JOIN VEC_IN AS v
+SELECT w.time, w.cpu, w.timer, greatest(coalesce(max(v.time), w.time), w.due) AS since,
+    w.time - greatest(coalesce(max(v.time), w.time), w.due) AS own
+FROM timer_held_worst AS w LEFT JOIN VEC_IN AS v
     ON v.cpu = w.cpu AND v.kind = 0 AND v.time BETWEEN w.due - 1000000 AND w.time
-GROUP BY ALL;
+GROUP BY w.time, w.cpu, w.timer, w.due;
 CREATE TEMP TABLE timer_held_part AS
 SELECT w.time, w.cpu, w.timer, h.name,
-    sum(least(h.to_ns, w.time, coalesce(o.since, w.time)) - greatest(h.from_ns, w.due))::BIGINT
-        AS ns
-FROM timer_held_worst AS w LEFT JOIN timer_held_own AS o USING (time, cpu, timer)
+    sum(greatest(least(h.to_ns, o.since) - greatest(h.from_ns, w.due),
+        0))::BIGINT AS ns
+FROM timer_held_worst AS w JOIN timer_held_own AS o USING (time, cpu, timer)
 JOIN handler AS h ON h.cpu = w.cpu AND NOT h.inside
-    AND h.from_ns < least(w.time, coalesce(o.since, w.time)) AND h.to_ns > w.due
-GROUP BY ALL;
+    AND h.from_ns < o.since AND h.to_ns > w.due
+GROUP BY ALL HAVING ns > 0;
 CREATE TEMP TABLE timer_held AS
 SELECT w.time, w.cpu, w.owner, w.kind, w.beyond,
-    least(coalesce(p.ns, 0), w.beyond) AS other,
-    w.time - greatest(coalesce(o.since, w.time), w.due) AS own, p.handlers
-FROM timer_held_worst AS w LEFT JOIN timer_held_own AS o USING (time, cpu, timer)
+    least(coalesce(p.ns, 0), w.beyond - o.own) AS other, o.own, p.handlers
+FROM timer_held_worst AS w JOIN timer_held_own AS o USING (time, cpu, timer)
 LEFT JOIN (
     SELECT time, cpu, timer, sum(ns)::BIGINT AS ns,
         string_agg(format('{} {}', name, duration(ns)), ', ' ORDER BY ns DESC, name) AS handlers

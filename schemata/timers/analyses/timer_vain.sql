@@ -14,7 +14,7 @@
 -- column again [count]: of these, armed again in the same breath, for another time
 -- column share [share, of armed]: part of all that was in vain
 -- column early [ns, 0.5 of each]: half of them were taken back at least so long before the wanted
---     time
+--     time; 0: it had passed, and they waited for more to be due, or for their turn
 -- column device [count]: times that the CPU's clock event device was set for one that was in vain
 -- column what: owner and function
 -- column end: what became of it
@@ -31,7 +31,8 @@ WITH ended AS (
     SELECT kind, calls, owner, count(*) AS fired, 0 AS vain, 0 AS again, NULL AS early, 0 AS device
     FROM timer_fire GROUP BY ALL
     UNION ALL
-    SELECT kind, calls, owner, 0, count(*), count(*) FILTER (fate = 2), quantile_disc(early, 0.5),
+    SELECT kind, calls, owner, 0, count(*), count(*) FILTER (fate = 2),
+        quantile_disc(greatest(early, 0), 0.5),
         count(*) FILTER (first)
     FROM timer_back WHERE fate <> 3 GROUP BY kind, calls, owner
 )
@@ -79,7 +80,7 @@ WHERE device + fired > 0;
 FROM timer_warning;
 
 -- samples
-SELECT kind, calls, owner, time, early FROM timer_back WHERE fate <> 3 AND early IS NOT NULL;
+SELECT kind, calls, owner, time, greatest(early, 0) AS early FROM timer_back WHERE fate <> 3 AND early IS NOT NULL;
 
 -- histogram
 SELECT kind, calls, owner, klogger.histogram_of(greatest(early, 0)) AS each
