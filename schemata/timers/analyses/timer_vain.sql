@@ -80,7 +80,8 @@ WHERE device + fired > 0;
 FROM timer_warning;
 
 -- samples
-SELECT kind, calls, owner, time, greatest(early, 0) AS early FROM timer_back WHERE fate <> 3 AND early IS NOT NULL;
+SELECT kind, calls, owner, time, greatest(early, 0) AS early FROM timer_back
+WHERE fate <> 3 AND early IS NOT NULL;
 
 -- histogram
 SELECT kind, calls, owner, klogger.histogram_of(greatest(early, 0)) AS each
