@@ -12,6 +12,7 @@
  *   interval N US     a POSIX timer that repeats, until N signals have come
  *   timerfd N US      the same with a file descriptor
  *   listed N          N file descriptors for a minute later; what /proc/timer_list has of them
+ *   outlives N        the same of a child, which ends before they are closed; its thread is printed
  *   socket N          N times recv() with a time-out of a millisecond, and nothing comes
  *   answered N        N times recv() with a time-out of a minute, and something comes
  */
@@ -26,6 +27,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -139,16 +141,31 @@ static void list(long long from, long long to)
     fclose(file);
 }
 
-static void listed(int times)
+/* `child`: who arms them. */
+static void listed(int times, pid_t *child)
 {
     long long first = now_ns(CLOCK_MONOTONIC) + 60000000000ll;
     int fds[times];
 
     for (int i = 0; i < times; i++) {
+        fds[i] = timerfd_create(CLOCK_MONOTONIC, 0);
+        must(fds[i] >= 0, "timerfd_create");
+    }
+    if (child)
+        *child = fork();
+    for (int i = 0; i < times && (!child || !*child); i++) {
         struct itimerspec until = { .it_value = spec(first + i * 1000003ll) };
 
-        fds[i] = timerfd_create(CLOCK_MONOTONIC, 0);
-        must(fds[i] >= 0 && !timerfd_settime(fds[i], TFD_TIMER_ABSTIME, &until, NULL), "timerfd");
+        must(!timerfd_settime(fds[i], TFD_TIMER_ABSTIME, &until, NULL), "timerfd_settime");
+    }
+    if (child && !*child)
+        _exit(0);
+    if (child)
+        must(waitpid(*child, NULL, 0) == *child, "waitpid");
+    /* The kernel forgets it when all CPUs have passed on, and a moment later. */
+    for (int i = 0; child && i < 3; i++) {
+        syscall(SYS_membarrier, 1 /* MEMBARRIER_CMD_GLOBAL */, 0, 0);
+        usleep(20000);
     }
     list(first, first + times * 1000003ll);
     for (int i = 0; i < times; i++)
@@ -231,6 +248,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     int times = argc > 2 ? atoi(argv[2]) : 0;
     long long us = argc > 3 ? atoll(argv[3]) : 1000;
+    pid_t who = syscall(SYS_gettid);
 
     late = calloc(times + 1, sizeof(*late));
     wanted = calloc(times + 1, sizeof(*wanted));
@@ -247,14 +265,16 @@ int main(int argc, char **argv)
     else if (is(what, "timerfd"))
         descriptor(times, us);
     else if (is(what, "listed"))
-        listed(times);
+        listed(times, NULL);
+    else if (is(what, "outlives"))
+        listed(times, &who);
     else if (is(what, "epoll"))
         events(times);
     else if (is(what, "socket") || is(what, "answered"))
         sockets(times, is(what, "answered"));
     else
         return 2;
-    printf("{\"pid\": %d, \"wanted\": [", (int)syscall(SYS_gettid));
+    printf("{\"pid\": %d, \"wanted\": [", who);
     for (int i = 0; i < heard; i++)
         printf("%s%lld", i ? ", " : "", wanted[i]);
     printf("], \"late\": [");

@@ -28,6 +28,7 @@ LOST = "SELECT key, text FROM ledger WHERE severity IN ('loss', 'error')"
 RUNS = {
     "periodic": (TIMES, 2000), "realtime": (FEW, 2000), "sleep": (TIMES, 1000), "epoll": (TIMES,),
     "cancel": (TIMES,), "interval": (FEW, 1000), "timerfd": (FEW, 1000), "listed": (TIMES,),
+    "outlives": (TIMES,),
     "socket": (FEW,), "answered": (FEW,),
 }  # fmt: skip
 
@@ -149,6 +150,14 @@ def test_repeating_timers(kept, kind, function):
 
 def test_what_is_armed_is_in_the_kernels_list(kept):
     log, said = kept[0], kept[1]["listed"]
+    back = [when for when, _ in wanted(log, "hrtimer_vain", of(said, "timerfd_tmrproc"))]
+    assert len(back) == TIMES
+    assert sorted(back) == sorted(said["wanted"])
+
+
+def test_timers_are_their_owners_after_its_end(kept):
+    """A child arms them, and its parent closes them later."""
+    log, said = kept[0], kept[1]["outlives"]
     back = [when for when, _ in wanted(log, "hrtimer_vain", of(said, "timerfd_tmrproc"))]
     assert len(back) == TIMES
     assert sorted(back) == sorted(said["wanted"])
