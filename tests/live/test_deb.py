@@ -16,8 +16,12 @@ import rooms
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What apt and dpkg keep for themselves, and what says what they did.
-KEPT = re.compile(r"var/(log|cache|lib/(apt|dpkg))/|etc/\.pwd\.lock|tmp/|etc/ld\.so\.cache")
+# What apt and dpkg keep for themselves, and what says what they did; what ends with the machine;
+# the bytecode of Debian's own Python, which it writes when root runs it.
+KEPT = re.compile(
+    r"var/(log|cache|lib/(apt|dpkg))/|etc/\.pwd\.lock|tmp/|run/|etc/ld\.so\.cache"
+    r"|usr/(lib|share)/python3.*/__pycache__"
+)
 
 pytestmark = pytest.mark.full("fetches two Debians and Python libraries: ten minutes")
 
@@ -100,7 +104,7 @@ def test_a_debian_is_as_it_was_before(packages, tmp_path, suite, release):
     run("apt-get", "install", "-y", "--no-install-recommends", *(f"/tmp/{p.name}" for p in some))
     use(run)
     run("apt-get", "purge", "-y", "klogger", "klogger-analysis")
-    assert files(room) == before
+    assert sorted(files(room) ^ before) == []
 
 
 def use(run):
@@ -109,7 +113,7 @@ def use(run):
     assert "lost" in run("klogger", "record", "-s", "scheduler", "-o", "/tmp/x.klog", "--", "true")
     assert "[quanta]" in run("klogger", "report", "/tmp/x.klog")
     run("klogger", "report", "/tmp/x.klog", "--html", "/tmp/x.html", "--png", "/tmp/pictures")
-    assert " elapsed\n" in run("klogger", "why", "--", "true")
+    assert " elapsed\n" in run("sh", "-c", "cd /tmp && klogger why -- true")
 
 
 def files(room):
