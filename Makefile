@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs site wheel tarball install uninstall clean
+.PHONY: help setup build demo cluster-demo check test test-all guest-test nightly lint bench docs site wheel tarball deb image install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ wheel: ## build a wheel for Python environments ($KLOGGER_CACHE/wheel)
 
 tarball: ## pack what needs no Python into one file ($KLOGGER_CACHE/tarball)
 	@scripts/tarball
+
+deb: ## build Debian packages, for Debian 12 and 13 ($KLOGGER_CACHE/deb)
+	@scripts/deb
+
+image: ## build a container image, as one file ($KLOGGER_CACHE/image)
+	@scripts/image
 
 install: ## install to PREFIX (/usr/local); DESTDIR for packagers; PYTHON to choose one
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) PYTHON=$(PYTHON) scripts/install

@@ -10,18 +10,20 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from klogger import findings, remarks
+from klogger import extras, findings, remarks
 from klogger.analysis import Column
 from klogger.drawing import Palette, Theme
-from klogger.executor import Result
+from klogger.executor import Result, Rows
 from klogger.failure import Failure, did_you_mean
 from klogger.pictures import draw
 from klogger.remarks import Remark
 from klogger.summary import Summary
 from klogger.units import printable, show
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Of a table, in a notebook.
 ROWS = 10
@@ -75,18 +77,16 @@ class Answer:
 
     def df(self) -> pd.DataFrame:
         """The table of the answer. It has no rows if there is no answer."""
-        return pd.DataFrame(self.result.table.rows, columns=self.result.table.names)
+        return frame(self.result.table)
 
     def points(self) -> pd.DataFrame:
         """What the picture is drawn from."""
-        return pd.DataFrame(self.result.points.rows, columns=self.result.points.names)
+        return frame(self.result.points)
 
     def svg(self, palette: Palette | None = None) -> str | None:
         """The picture; None if there is none."""
-        import vl_convert
-
         spec = draw(self.result, palette or Palette(), Theme())
-        return None if spec is None else str(vl_convert.vegalite_to_svg(spec))
+        return None if spec is None else str(extras.PICTURES.load().vegalite_to_svg(spec))
 
     def __repr__(self) -> str:
         rows = f"{len(self.result.table.rows):,} rows" if self.status == "answer" else self.reason
@@ -162,6 +162,12 @@ class Report:
         )
 
 
+def frame(found: Rows) -> pd.DataFrame:
+    pandas = extras.FRAMES.load()
+    made: pd.DataFrame = pandas.DataFrame(found.rows, columns=found.names)
+    return made
+
+
 def section(answer: Answer, palette: Palette, said: Iterable[Remark] = ()) -> str:
     """One answer as HTML that needs no style and no script of its own. `said`: what stands above
     already.
@@ -172,8 +178,16 @@ def section(answer: Answer, palette: Palette, said: Iterable[Remark] = ()) -> st
     if answer.status != "answer":
         return "".join([*parts, f"<p><em>{text(answer.reason)}</em></p>"])
     parts += [f"<p>{text(f)}</p>" for f in answer.findings]
-    parts += [answer.svg(palette) or "", table(answer.result)]
+    parts += [picture(answer, palette), table(answer.result)]
     return "".join(parts)
+
+
+def picture(answer: Answer, palette: Palette) -> str:
+    """A table without its picture is better than neither."""
+    try:
+        return answer.svg(palette) or ""
+    except Failure as failure:
+        return f"<p><em>{text(failure)}</em></p>"
 
 
 def table(result: Result) -> str:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What all kinds of pictures are made with: colours, axes with their ticks and names, tooltips."""
+"""What all kinds of pictures are made with: colours, axes with their ticks and names, tooltips.
+
+Parts of a picture are those of Vega-Lite's specification, as they stand in JSON.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-import altair as alt
 
 from klogger import durations
 from klogger.analysis import Analysis
@@ -28,8 +29,6 @@ OTHER = "#999999"
 REST = ("other", "others", "all others")
 # Of names for nothing.
 PALE = "#d4d4d4"
-# The rows join the specification when it is done: Altair would check each of them.
-DATA = alt.NamedData("rows")
 # Pixels of a letter of a title, and of the widest title of a legend.
 LETTER_WIDTH = 7
 LEGEND_WIDTH = 180
@@ -43,6 +42,20 @@ LOG_LABEL = (
     " [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9],"
     " round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0"
 )
+
+
+# A part of a specification.
+Spec = dict[str, Any]
+
+
+def number(column: str, **more: Any) -> Spec:
+    """How the numbers of a column are shown."""
+    return {"field": column, "type": "quantitative", **more}
+
+
+def name(column: str, **more: Any) -> Spec:
+    """How the names in a column are."""
+    return {"field": column, "type": "nominal", **more}
 
 
 @dataclass
@@ -133,7 +146,7 @@ class Drawing:
         return [float(r[self.parts[part]] or 0) for r in self.records]
 
 
-def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
+def axis_of(drawing: Drawing, part: str, **more: Any) -> Spec:
     """Ticks and labels in the column's unit."""
     unit = drawing.unit(part)
     if unit in ("ns", "s"):
@@ -164,7 +177,7 @@ def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
             else linear_ticks(low, high, whole=unit == "count")
         )
         more["labelOverlap"] = False
-    return alt.Axis(title=drawing.title(part), **more)
+    return {"title": drawing.title(part), **more}
 
 
 def lines_of(title: str, pixels: int) -> list[str]:
@@ -235,14 +248,14 @@ def round_ticks(top: float) -> list[float]:
     return [step * k for k in range(int(top / step) + 1)]
 
 
-def log_or_linear(drawing: Drawing) -> alt.Scale:
+def log_or_linear(drawing: Drawing) -> Spec:
     domain = list(domain_of(drawing))
     if drawing.is_log():
-        return alt.Scale(type="log", nice=False, domain=domain)
-    return alt.Scale(nice=False, zero=False, domain=domain)
+        return {"type": "log", "nice": False, "domain": domain}
+    return {"nice": False, "zero": False, "domain": domain}
 
 
-def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
+def colour_of(drawing: Drawing, part: str = "colour") -> Spec:
     """The palette's colours. Numbers are in their order, names in that of earlier pictures; `other`
     comes last.
     """
@@ -251,17 +264,17 @@ def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
         record[drawing.column(part)] = str(record[drawing.column(part)])
     names, title = names_of(drawing, part), drawing.title(part)
     if len(names) > len(COLOURS):
-        scale = alt.Scale(domain=names, scheme="turbo")
+        scale = {"domain": names, "scheme": "turbo"}
     else:
-        scale = alt.Scale(domain=names, range=[drawing.palette.colour(title, n) for n in names])
-    legend = alt.Legend(title=lines_of(title, LEGEND_WIDTH), columns=1 + (len(names) - 1) // 16)
-    return alt.Color(f"{drawing.column(part)}:N", scale=scale, sort=names, legend=legend)
+        scale = {"domain": names, "range": [drawing.palette.colour(title, n) for n in names]}
+    legend = {"title": lines_of(title, LEGEND_WIDTH), "columns": 1 + (len(names) - 1) // 16}
+    return name(drawing.column(part), scale=scale, sort=names, legend=legend)
 
 
 def names_of(drawing: Drawing, part: str) -> list[str]:
     names, known = drawing.values(part), list(drawing.palette.known.get(drawing.title(part), ()))
     names.sort(key=lambda n: (n in REST, known.index(n) if n in known else len(known)))
-    numbers = {name: number_of(name) for name in names}
+    numbers = {n: number_of(n) for n in names}
     return names if None in numbers.values() else sorted(names, key=lambda n: numbers[n] or 0)
 
 
@@ -271,24 +284,24 @@ def number_of(name: str) -> int | None:
     return -1 if name in NOTHING else int(found[1]) if found else None
 
 
-def tooltip(drawing: Drawing) -> list[alt.Tooltip]:
+def tooltip(drawing: Drawing) -> list[Spec]:
     """All columns of the picture; durations as text, since tooltips have no units."""
     found = []
-    for name in [
+    for told in [
         n for record in drawing.records[:1] for n in record if not n.startswith("klogger_")
     ]:
-        column = drawing.analysis.columns.get(name)
+        column = drawing.analysis.columns.get(told)
         unit = column.unit if column else ""
         if unit in ("ns", "s"):
             factor = 1 if unit == "ns" else 1e9
-            shown = f"{name} "
+            shown = f"{told} "
             for record in drawing.records:
-                record[shown] = durations.duration(float(record[name] or 0) * factor)
-            found.append(alt.Tooltip(f"{shown}:N", title=name))
+                record[shown] = durations.duration(float(record[told] or 0) * factor)
+            found.append(name(shown, title=told))
         elif unit == "share":
-            found.append(alt.Tooltip(f"{name}:Q", title=name, format=".1%"))
+            found.append(number(told, title=told, format=".1%"))
         elif unit == "count":
-            found.append(alt.Tooltip(f"{name}:Q", title=name, format=","))
+            found.append(number(told, title=told, format=","))
         else:
-            found.append(alt.Tooltip(f"{name}:N", title=name))
+            found.append(name(told, title=told))
     return found

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import altair as alt
-
 from klogger.curves import END, Curve, span
 from klogger.drawing import (
-    DATA,
     Drawing,
+    Spec,
     axis_of,
     colour_of,
     linear_ticks,
     lines_of,
     log_ticks,
+    name,
     names_of,
+    number,
     tooltip,
 )
 
@@ -35,32 +35,27 @@ LABEL_WIDTH = 55
 PERCENT = ".6~%"
 
 
-def ends(d: Drawing) -> Any:
+def ends(d: Drawing) -> Spec:
     least = least_step(d)
     for record in d.records:
         part = float(record[d.column("y")] or 0)
         record["klogger_head"], record["klogger_tail"] = max(part, least), max(1 - part, least)
     # Both add to the records, so each is made once.
-    shared: dict[str, Any] = {"tooltip": tooltip(d), "order": alt.Order(f"{d.column('y')}:Q")}
+    shared: Spec = {"tooltip": tooltip(d), "order": number(d.column("y"))}
     if "colour" in d.parts:
         shared["color"] = colour_of(d)
         if len(names := names_of(d, "colour")) <= len(STROKES):
-            widths = alt.Scale(domain=names, range=list(STROKES[: len(names)]))
-            shared["strokeWidth"] = alt.StrokeWidth(
-                f"{d.column('colour')}:N", scale=widths, sort=names, legend=None
-            )
-    middle = alt.Y(
-        f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1])
-    )
+            widths = {"domain": names, "range": list(STROKES[: len(names)])}
+            shared["strokeWidth"] = name(d.column("colour"), scale=widths, sort=names, legend=None)
+    middle = number(d.column("y"), axis=axis_of(d, "y", tickCount=5), scale={"domain": [0, 1]})
     head = end_axis(d, "klogger_head", least, "datum.value", reverse=False)
     tail = end_axis(d, "klogger_tail", least, "1 - datum.value", reverse=True)
-    return alt.hconcat(
-        panel(d, "without both ends", MIDDLE, (END, 1 - END), middle, shared),
-        alt.vconcat(
-            panel(d, "the longest tenth", SIDE, (1 - END, 1), tail, shared),
-            panel(d, "the shortest tenth", SIDE, (0, END), head, shared),
-        ),
-    )
+    sides = [
+        panel(d, "the longest tenth", SIDE, (1 - END, 1), tail, shared),
+        panel(d, "the shortest tenth", SIDE, (0, END), head, shared),
+    ]
+    whole = panel(d, "without both ends", MIDDLE, (END, 1 - END), middle, shared)
+    return {"hconcat": [whole, {"vconcat": sides}]}
 
 
 def least_step(d: Drawing) -> float:
@@ -74,14 +69,13 @@ def least_step(d: Drawing) -> float:
     )
 
 
-def end_axis(d: Drawing, field: str, least: float, shown: str, *, reverse: bool) -> alt.Y:
-    axis = alt.Axis(
-        title=lines_of(d.title("y"), SIDE[1] + 20), values=log_ticks(least, END),
-        labelOverlap=False, labelExpr=f"format({shown}, '{PERCENT}')",
-    )  # fmt: skip
-    return alt.Y(
-        f"{field}:Q", axis=axis, scale=alt.Scale(type="log", domain=[least, END], reverse=reverse)
-    )
+def end_axis(d: Drawing, field: str, least: float, shown: str, *, reverse: bool) -> Spec:
+    axis = {
+        "title": lines_of(d.title("y"), SIDE[1] + 20), "values": log_ticks(least, END),
+        "labelOverlap": False, "labelExpr": f"format({shown}, '{PERCENT}')",
+    }  # fmt: skip
+    scale = {"type": "log", "domain": [least, END], "reverse": reverse}
+    return number(field, axis=axis, scale=scale)
 
 
 def panel(
@@ -89,22 +83,28 @@ def panel(
     title: str,
     size: tuple[int, int],
     parts: tuple[float, float],
-    y: alt.Y,
-    shared: dict[str, Any],
-) -> Any:
+    y: Spec,
+    shared: Spec,
+) -> Spec:
     """The curves between two heights."""
     width, height = size
     low, high = span(curves_of(d), *parts)
     axis = axis_of(d, "x")
     if not d.live:
         ticks = linear_ticks(low, high)
-        axis.values = ticks if len(ticks) <= width // LABEL_WIDTH else ticks[::2]
-    x = alt.X(
-        f"{d.column('x')}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False)
-    )
-    heading = alt.Title(title, anchor="start", fontSize=12, fontWeight="normal", color=d.theme.text)
-    line = alt.Chart(DATA, width=width, height=height, title=heading)
-    return line.mark_line(interpolate="step-after", clip=True).encode(x=x, y=y, **shared)
+        axis["values"] = ticks if len(ticks) <= width // LABEL_WIDTH else ticks[::2]
+    scale = {"domain": [low, high], "nice": False, "zero": False}
+    heading = {
+        "text": title, "anchor": "start", "fontSize": 12, "fontWeight": "normal",
+        "color": d.theme.text,
+    }  # fmt: skip
+    return {
+        "width": width,
+        "height": height,
+        "title": heading,
+        "mark": {"type": "line", "interpolate": "step-after", "clip": True},
+        "encoding": {"x": number(d.column("x"), axis=axis, scale=scale), "y": y, **shared},
+    }
 
 
 def curves_of(d: Drawing) -> Iterable[Curve]:

@@ -2,7 +2,7 @@
 """The kinds of pictures. Each is drawn here once, from whatever columns an analysis names; see
 docs/analyses.md.
 
-A picture is a Vega-Lite specification, made with Altair. Its colours for text and lines come from a
+A picture is a Vega-Lite specification. Its colours for text and lines come from a
 `Theme`, so that the same picture fits a page that may be light or dark, and a PNG.
 """
 
@@ -12,16 +12,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import altair as alt
-
 from klogger.analysis import ON_PAGES
 from klogger.drawing import (
     COLOURS,
-    DATA,
     NOBODY,
     TICKS_MIN,
     Drawing,
     Palette,
+    Spec,
     Subjects,
     Theme,
     axis_of,
@@ -30,7 +28,9 @@ from klogger.drawing import (
     log_domain,
     log_or_linear,
     log_ticks,
+    name,
     names_of,
+    number,
     round_ticks,
     tooltip,
 )  # fmt: skip
@@ -38,9 +38,14 @@ from klogger.ends import ends
 from klogger.executor import Result
 from klogger.units import printable, show
 
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.4.1.json"
+# What the rows are called in a specification.
+ROWS = "rows"
 WIDTH = 720
 # Pixels of a name beside its row.
 LABEL_LIMIT = 260
+# Of the axis with such names.
+WIDE = {"labelLimit": LABEL_LIMIT, "maxExtent": LABEL_LIMIT + 20}
 # A field of a matrix is not wider than this.
 FIELD_WIDTH = 90
 # With more columns than this, a number has no room in its field.
@@ -57,13 +62,10 @@ def draw(
     theme: Theme,
     width: int | str = WIDTH,
     subjects: Subjects | None = None,
-    *,
-    checked: bool = True,
 ) -> dict[str, Any] | None:
     """The specification of an answer's picture; None if it has none, or if a page draws it itself.
 
     With `subjects` it is for a page: the reader can zoom, and threads or programs can be selected.
-    `checked`: whether Altair compares it with its schema, which takes half of the time.
     """
     picture = result.analysis.picture
     if picture is None or result.status != "answer" or not result.points.rows:
@@ -79,12 +81,12 @@ def draw(
         result.analysis, records, dict(picture.parts), palette, theme, subjects or NOBODY, live
     )
     drawing.spans = picture.kind in ("cdf", "histogram")
-    chart = PICTURES[picture.kind](drawing)
+    spec = PICTURES[picture.kind](drawing)
     if not drawing.records:
         # Nothing is left: a logarithmic axis has no 0.
         return None
-    spec: dict[str, Any] = configure(chart, theme).to_dict(validate=checked)
-    spec["datasets"] = {DATA.name: drawing.records}
+    spec |= {"$schema": SCHEMA, "config": configuration(theme), "data": {"name": ROWS}}
+    spec["datasets"] = {ROWS: drawing.records}
     if picture.kind == "matrix" and (narrow := FIELD_WIDTH * len(drawing.values("x"))) < WIDTH:
         width = narrow
     if "hconcat" not in spec:
@@ -133,81 +135,79 @@ def layers_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [layer for one in inner for layer in layers_of(one)] if inner else [spec]
 
 
-def configure(chart: Any, theme: Theme) -> Any:
-    font = "system-ui, 'DejaVu Sans', sans-serif"
-    return (
-        chart.configure(background=theme.background or "transparent", font=font, padding=8)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=theme.text, titleColor=theme.text, gridColor=theme.grid,
-            domainColor=theme.grid, tickColor=theme.grid, labelFontSize=12, titleFontSize=13,
-            titleFontWeight="normal", labelLimit=220, titlePadding=10,
-        )
-        .configure_legend(
-            labelColor=theme.text, titleColor=theme.text, labelFontSize=12, titleFontSize=12,
-            titleFontWeight="normal", labelLimit=200, symbolSize=120, symbolStrokeWidth=3,
-        )
-        .configure_header(labelColor=theme.text, titleColor=theme.text, labelFontSize=12)
-    )  # fmt: skip
+def configuration(theme: Theme) -> Spec:
+    texts = {"labelColor": theme.text, "titleColor": theme.text, "labelFontSize": 12}
+    return {
+        "background": theme.background or "transparent",
+        "font": "system-ui, 'DejaVu Sans', sans-serif",
+        "padding": 8,
+        "view": {"stroke": None, "continuousWidth": 300, "continuousHeight": 300},
+        "axis": {
+            **texts, "gridColor": theme.grid, "domainColor": theme.grid, "tickColor": theme.grid,
+            "titleFontSize": 13, "titleFontWeight": "normal", "labelLimit": 220,
+            "titlePadding": 10,
+        },
+        "legend": {
+            **texts, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 200,
+            "symbolSize": 120, "symbolStrokeWidth": 3,
+        },
+        "header": texts,
+    }  # fmt: skip
 
 
 def band_height(count: int, *, at_least: int = 120) -> int:
     return max(at_least, 24 * count + 20)
 
 
-def cdf(d: Drawing) -> Any:
+def cdf(d: Drawing) -> Spec:
     """Steps that rise to 1: which part of the things is not longer than x."""
     if d.parts.get("zoom") == "ends":
         return ends(d)
     d.records = [r for r in d.records if not d.is_log() or (r[d.column("x")] or 0) > 0]
-    encoding: dict[str, Any] = {
-        "x": alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d)),
-        "y": alt.Y(
-            f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1])
-        ),
+    encoding: Spec = {
+        "x": number(d.column("x"), axis=axis_of(d, "x"), scale=log_or_linear(d)),
+        "y": number(d.column("y"), axis=axis_of(d, "y", tickCount=5), scale={"domain": [0, 1]}),
     }
     if "colour" in d.parts:
         encoding["color"] = colour_of(d)
-        encoding["order"] = alt.Order(f"{d.column('y')}:Q")
-    line = alt.Chart(DATA, height=360).mark_line(
-        interpolate="step-after", strokeWidth=2.2, clip=True
-    )
-    return line.encode(**encoding, tooltip=tooltip(d))
+        encoding["order"] = number(d.column("y"))
+    return {
+        "height": 360,
+        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2.2, "clip": True},
+        "encoding": {**encoding, "tooltip": tooltip(d)},
+    }
 
 
-def axis_of_names(d: Drawing, count: int) -> alt.Axis:
+def axis_of_names(d: Drawing, count: int) -> Spec:
     """Of rows. A long title would make the picture higher than its rows need."""
     title = lines_of(d.title("y"), band_height(count) + 30)
     # Else the title stands on names of more than 200 pixels.
-    return alt.Axis(title=title, labelLimit=LABEL_LIMIT, maxExtent=LABEL_LIMIT + 20)
+    return {"title": title, **WIDE}
 
 
-def bars(d: Drawing) -> Any:
+def bars(d: Drawing) -> Spec:
     """A horizontal bar for each y, in the order of the rows."""
     names = d.values("y")
-    scale, axis = (
-        alt.Scale(nice=False, domainMax=top_of(d, "x", max(d.numbers("x")))),
-        axis_of(d, "x"),
-    )
-    more: dict[str, Any] = {}
+    scale: Spec = {"nice": False, "domainMax": top_of(d, "x", max(d.numbers("x")))}
+    axis = axis_of(d, "x")
+    more: Spec = {}
     if d.is_log():
         # Such a scale has no 0 for bars to begin at.
         low, high = log_domain(d.numbers("x"))
         low /= 2
-        scale, more = alt.Scale(type="log", nice=False, domain=[low, high]), {"x2": alt.datum(low)}
+        scale, more = {"type": "log", "nice": False, "domain": [low, high]}, {"x2": {"datum": low}}
         if not d.live:
-            axis = axis_of(d, "x")
-            axis.values = log_ticks(low, high)
-    return (
-        alt.Chart(DATA, height=band_height(len(names)))
-        .mark_bar(color=COLOURS[0])
-        .encode(
+            axis["values"] = log_ticks(low, high)
+    return {
+        "height": band_height(len(names)),
+        "mark": {"type": "bar", "color": COLOURS[0]},
+        "encoding": {
             **more,
-            x=alt.X(f"{d.column('x')}:Q", axis=axis, scale=scale),
-            y=alt.Y(f"{d.column('y')}:N", sort=names, axis=axis_of_names(d, len(names))),
-            tooltip=tooltip(d),
-        )
-    )
+            "x": number(d.column("x"), axis=axis, scale=scale),
+            "y": name(d.column("y"), sort=names, axis=axis_of_names(d, len(names))),
+            "tooltip": tooltip(d),
+        },
+    }
 
 
 def top_of(d: Drawing, part: str, top: float) -> float:
@@ -215,7 +215,7 @@ def top_of(d: Drawing, part: str, top: float) -> float:
     return max(top, TICKS_MIN - 1) if d.unit(part) == "count" else top or 1.0
 
 
-def stacked(d: Drawing) -> Any:
+def stacked(d: Drawing) -> Spec:
     """A horizontal bar for each y, made of parts by colour. The longest of all begins at the top,
     as the rows do.
     """
@@ -234,51 +234,41 @@ def stacked(d: Drawing) -> Any:
     top = top_of(d, "x", max(totals.values()))
     if d.unit("x") == "ns" and not d.live:
         axis = axis_of(d, "x", values=round_ticks(top))
-    return (
-        alt.Chart(DATA, height=band_height(len(names)))
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                f"{d.column('x')}:Q",
-                stack="zero",
-                axis=axis,
-                scale=alt.Scale(nice=False, domainMax=top),
-            ),
-            y=alt.Y(f"{d.column('y')}:N", sort=names, axis=axis_of_names(d, len(names))),
-            color=colour,
-            order=alt.Order("klogger_order:Q"),
-            tooltip=tooltip(d),
-        )
-    )
+    scale = {"nice": False, "domainMax": top}
+    return {
+        "height": band_height(len(names)),
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": number(d.column("x"), stack="zero", axis=axis, scale=scale),
+            "y": name(d.column("y"), sort=names, axis=axis_of_names(d, len(names))),
+            "color": colour,
+            "order": number("klogger_order"),
+            "tooltip": tooltip(d),
+        },
+    }
 
 
-def histogram(d: Drawing) -> Any:
+def histogram(d: Drawing) -> Spec:
     """Bins that the analysis has made, from x to x2; with a colour they stand on each other."""
     columns = [d.column("x"), d.column("x2"), d.column("y")]
-    base = alt.Chart(DATA, height=300)
-    encoding: dict[str, Any] = {
-        "x": alt.X(f"{columns[0]}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d)),
-        "x2": alt.X2(columns[1]),
+    mark: Spec = {"type": "rect", "stroke": None}
+    encoding: Spec = {
+        "x": number(columns[0], axis=axis_of(d, "x"), scale=log_or_linear(d)),
+        "x2": {"field": columns[1]},
         "tooltip": tooltip(d),
     }
-    if "colour" not in d.parts:
-        y = alt.Y(
-            f"{columns[2]}:Q",
-            axis=axis_of(d, "y"),
-            scale=alt.Scale(domainMax=top_of(d, "y", max(d.numbers("y")))),
-        )
-        return base.mark_rect(color=COLOURS[0], stroke=None).encode(
-            **encoding, y=y, y2=alt.datum(0)
-        )
-    stack_by(d, columns[0], columns[2])
-    axis = axis_of(d, "y")
-    top = top_of(d, "y", max(r["klogger_high"] for r in d.records))
-    encoding["y"] = alt.Y(
-        "klogger_low:Q", axis=axis, title=d.title("y"), scale=alt.Scale(domainMax=top)
-    )
-    return base.mark_rect(stroke=None).encode(
-        **encoding, y2=alt.Y2("klogger_high"), color=colour_of(d)
-    )
+    if "colour" in d.parts:
+        stack_by(d, columns[0], columns[2])
+        scale = {"domainMax": top_of(d, "y", max(r["klogger_high"] for r in d.records))}
+        axis, title = axis_of(d, "y"), d.title("y")
+        encoding["y"] = number("klogger_low", axis=axis, title=title, scale=scale)
+        encoding |= {"y2": {"field": "klogger_high"}, "color": colour_of(d)}
+    else:
+        mark["color"] = COLOURS[0]
+        scale = {"domainMax": top_of(d, "y", max(d.numbers("y")))}
+        encoding["y"] = number(columns[2], axis=axis_of(d, "y"), scale=scale)
+        encoding["y2"] = {"datum": 0}
+    return {"height": 300, "mark": mark, "encoding": encoding}
 
 
 def stack_by(d: Drawing, x: str, y: str) -> None:
@@ -291,7 +281,7 @@ def stack_by(d: Drawing, x: str, y: str) -> None:
         top[record[x]] = record["klogger_high"] = low + float(record[y] or 0)
 
 
-def timeline(d: Drawing) -> Any:
+def timeline(d: Drawing) -> Spec:
     """Bars from x to x2 in one row for each value; y and y2 (0 to 1) are places within the row."""
     row = d.column("row")
     rows = in_order(d, "row")
@@ -308,31 +298,28 @@ def timeline(d: Drawing) -> Any:
         record["klogger_high"] = bottom - (1 - 2 * edge) * high
     # Names are data: an expression that was made of them would be evaluated.
     start = "" if low_rows else f"{d.title('row')} "
-    labels = alt.param(name="klogger_rows", value=[f"{start}{v}" for v in rows])
+    labels = {"name": "klogger_rows", "value": [f"{start}{v}" for v in rows]}
     axis = axis_of_rows(len(rows), edge if is_scaled else None, LABEL_LIMIT if low_rows else None)
     end = max(d.numbers("x2"))
     # The last bar ends later than it begins.
     ticks = {"values": round_ticks(end)} if d.unit("x") == "ns" and not d.live else {}
-    return (
-        alt.Chart(DATA, height=max(90, size * len(rows)))
-        .mark_rect(stroke=None)
-        .encode(
-            x=alt.X(
-                f"{d.column('x')}:Q",
-                axis=axis_of(d, "x", **ticks),
-                scale=alt.Scale(domain=[0, end], nice=False),
-            ),
-            x2=alt.X2(d.column("x2")),
-            y=alt.Y("klogger_low:Q", axis=axis, scale=alt.Scale(domain=[len(rows), 0], nice=False)),
-            y2=alt.Y2("klogger_high"),
-            color=colour_of(d),
-            tooltip=tooltip(d),
-        )
-        .add_params(labels)
-    )
+    x_scale, y_scale = ({"domain": to, "nice": False} for to in ([0, end], [len(rows), 0]))
+    return {
+        "params": [labels],
+        "height": max(90, size * len(rows)),
+        "mark": {"type": "rect", "stroke": None},
+        "encoding": {
+            "x": number(d.column("x"), axis=axis_of(d, "x", **ticks), scale=x_scale),
+            "x2": {"field": d.column("x2")},
+            "y": number("klogger_low", axis=axis, scale=y_scale),
+            "y2": {"field": "klogger_high"},
+            "color": colour_of(d),
+            "tooltip": tooltip(d),
+        },
+    }
 
 
-def axis_of_rows(count: int, edge: float | None, limit: int | None) -> alt.Axis:
+def axis_of_rows(count: int, edge: float | None, limit: int | None) -> Spec:
     """The names of rows (`klogger_rows`). `edge`: the part of a row above what stands for 100 %,
     and below 0 %, if these have labels.
     """
@@ -341,13 +328,15 @@ def axis_of_rows(count: int, edge: float | None, limit: int | None) -> alt.Axis:
         places = [row + place for row in range(count) for place in (edge, 0.5, 1 - edge)]
         part = "datum.value - floor(datum.value)"
         label = f"{part} < 0.4 ? '100 %' : {part} > 0.6 ? '0 %' : {label} + '   50 %'"
-    return alt.Axis(
-        title=None, values=places, labelExpr=label, labelOverlap=False, grid=edge is not None,
-        ticks=edge is not None, domain=False, labelLimit=limit or alt.Undefined,
-    )  # fmt: skip
+    scaled = edge is not None
+    return {
+        "title": None, "values": places, "labelExpr": label, "labelOverlap": False,
+        "grid": scaled, "ticks": scaled, "domain": False,
+        **({"labelLimit": limit} if limit else {}),
+    }  # fmt: skip
 
 
-def matrix(d: Drawing) -> Any:
+def matrix(d: Drawing) -> Spec:
     """A field for each pair; its colour and a number say how many. The colours' scale is log if
     they differ by much.
     """
@@ -358,35 +347,36 @@ def matrix(d: Drawing) -> Any:
     top, low = max(numbers), min([n for n in numbers if n > 0], default=1)
     wide = top / low > 30
     colours = [d.theme.heat[1]] * 2 if top == low else list(d.theme.heat)
-    scale = alt.Scale(range=colours, type="log" if wide else "linear", domain=[low, top])
+    scale = {"range": colours, "type": "log" if wide else "linear", "domain": [low, top]}
     d.records = [r for r in d.records if (r[d.column("size")] or 0) > 0]
     for record in d.records:
-        number = float(record[d.column("size")])
-        record["klogger_label"] = show(number, "share") if is_share else short(number)
-        record["klogger_dark"] = number > (low * top) ** 0.5 if wide else number >= (low + top) / 2
+        size = float(record[d.column("size")])
+        record["klogger_label"] = show(size, "share") if is_share else short(size)
+        record["klogger_dark"] = size > (low * top) ** 0.5 if wide else size >= (low + top) / 2
     height = 44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14
-    base = alt.Chart(DATA, height=height * len(ys)).encode(
-        x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
-            title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40,
-            grid=False)),
-        y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(
-            title=d.title("y"), grid=False, labelLimit=LABEL_LIMIT, maxExtent=LABEL_LIMIT + 20
-        )),
-        tooltip=tooltip(d),
-    )  # fmt: skip
+    angle = 0 if max(len(str(x)) for x in xs) < 5 else -40
+    x_axis = {"title": d.title("x"), "labelAngle": angle, "grid": False}
+    y_axis = {"title": d.title("y"), "grid": False, **WIDE}
+    places = {
+        "x": name(d.column("x"), sort=xs, axis=x_axis),
+        "y": name(d.column("y"), sort=ys, axis=y_axis),
+        "tooltip": tooltip(d),
+    }
     labelled = len(xs) <= FIELDS_LABELLED
-    legend = (
-        None
-        if labelled
-        else alt.Legend(title=d.title("size"), gradientLength=110, format=",~g", tickMinStep=1)
-    )
-    rects = base.mark_rect(cornerRadius=2).encode(
-        color=alt.Color(f"{d.column('size')}:Q", scale=scale, legend=legend)
-    )
+    bar = {"title": d.title("size"), "gradientLength": 110, "format": ",~g", "tickMinStep": 1}
+    colour = number(d.column("size"), scale=scale, legend=None if labelled else bar)
+    fields = {
+        "mark": {"type": "rect", "cornerRadius": 2},
+        "encoding": {**places, "color": colour},
+    }
     if not labelled:
-        return rects
-    dark = alt.condition("datum.klogger_dark", alt.value("#ffffff"), alt.value("#222222"))
-    return rects + base.mark_text(fontSize=11).encode(text="klogger_label:N", color=dark)
+        return {"height": height * len(ys), **fields}
+    on_dark = {"condition": {"test": "datum.klogger_dark", "value": "#ffffff"}, "value": "#222222"}
+    labels = {
+        "mark": {"type": "text", "fontSize": 11},
+        "encoding": {**places, "text": name("klogger_label"), "color": on_dark},
+    }
+    return {"height": height * len(ys), "layer": [fields, labels]}
 
 
 def in_order(d: Drawing, part: str) -> list[Any]:
@@ -405,7 +395,7 @@ def short(number: float) -> str:
     return f"{number:.0f}" if number == round(number) else f"{number:.2g}"
 
 
-PICTURES: dict[str, Callable[[Drawing], Any]] = {
+PICTURES: dict[str, Callable[[Drawing], Spec]] = {
     "cdf": cdf,
     "bars": bars,
     "stacked": stacked,

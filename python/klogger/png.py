@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import vl_convert
-
+from klogger import extras
 from klogger.drawing import Palette, Theme
 from klogger.executor import Result
 from klogger.pictures import draw
@@ -24,4 +23,4 @@ def render(result: Result, palette: Palette = PALETTE) -> bytes | None:
         "anchor": "start", "fontSize": 16, "subtitleFontSize": 13, "subtitlePadding": 4,
         "offset": 14, "frame": "group", "color": "#222222", "subtitleColor": "#555555",
     }  # fmt: skip
-    return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))
+    return bytes(extras.PICTURES.load().vegalite_to_png(spec, scale=SCALE))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What is written on the axes of a picture, as it is drawn."""
+"""Whether a picture is one of Vega-Lite's, and what is written on its axes, as it is drawn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import altair
 import vl_convert
 
 # Vega says of each axis, for those who cannot see it, what it is; its labels follow, and its title
@@ -23,6 +24,14 @@ class Axis:
     title: str
     scale: str
     labels: list[str]
+
+
+def check(spec: dict[str, Any]) -> None:
+    """Against the schema of Vega-Lite, which Altair has. The renderer passes over what it does not
+    know.
+    """
+    assert spec["$schema"] == altair.SCHEMA_URL
+    altair.Chart.from_dict({key: part for key, part in spec.items() if key != "datasets"})
 
 
 def axes_of(spec: dict[str, Any]) -> list[Axis]:

@@ -69,12 +69,16 @@ def test_expectation(path: Path) -> None:
     ],
 )
 def test_picture(path: Path) -> None:
-    """Its axes can be read."""
+    """It is one of Vega-Lite's, and its axes can be read."""
     result = answer_of(path)
     drawn = draw(result, Palette(), Theme())
-    if drawn is not None and result.analysis.picture.kind != "timeline":
+    if drawn is None:
+        return
+    axes.check(drawn)
+    on_page = draw(result, Palette(), ON_PAGE, subjects=NOBODY)
+    axes.check(on_page)
+    if result.analysis.picture.kind != "timeline":
         assert axes.faults_of(drawn) == []
-        on_page = draw(result, Palette(), ON_PAGE, subjects=NOBODY)
         assert [fault for fault in axes.faults_of(on_page) if fault.startswith("Y:")] == []
 
 

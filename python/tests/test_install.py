@@ -62,9 +62,17 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def runs_on(program: str) -> str:
+    """The tag for the newest version of the C library's symbols that the program names."""
+    said = run("readelf", "--wide", "--version-info", Path(program).resolve())
+    needs = said[said.index("Version needs section") :]
+    versions = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", needs)
+    return "manylinux_{}_{}_{}".format(*max((int(a), int(b)) for a, b in versions), os.uname()[4])
+
+
 @pytest.mark.full("6 s: builds a wheel")
 def test_the_wheel_has_everything(wheel: Path) -> None:
-    assert wheel.name.startswith(f"klogger-{VERSION}-py3-none-linux_")
+    assert wheel.name == f"klogger-{VERSION}-py3-none-{runs_on(find_klogger())}.whl"
     with zipfile.ZipFile(wheel) as content:
         names = set(content.namelist())
     kinds = ("analyses/*.sql", "expect/*.expect", "studies/*.py", "studies/*.[ch]", "workload")
@@ -75,7 +83,7 @@ def test_the_wheel_has_everything(wheel: Path) -> None:
     ]
     files = {str(path.relative_to(PYTHON)) for path in packages if path.is_file()}
     assert {name for name in files if "__pycache__" not in name} <= names
-    assert f"klogger-{VERSION}.data/scripts/klogger" in names
+    assert {f"klogger-{VERSION}.data/scripts/klogger", "klogger/page/vega.js"} <= names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
@@ -85,14 +93,18 @@ def test_the_lock_has_a_version_of_each_requirement() -> None:
         re.findall(r"^([\w.-]+)==(\d+\.\d+)", (PYTHON / "requirements.lock").read_text(), re.M)
     )
     project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
-    for wanted in project["dependencies"]:
+    extras = project["optional-dependencies"]
+    brought = [*extras["lab"], *extras["pandas"], *extras["png"]]
+    for wanted in (*project["dependencies"], *brought):
         found = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)", wanted)
         assert found is not None, wanted
         name, low, high = found.groups()
         version = tuple(map(int, locked[name].split(".")))
         assert tuple(map(int, low.split("."))) <= version < (int(high),), wanted
-    for wanted in project["optional-dependencies"]["test"]:
-        assert wanted in locked
+    assert extras["all"] == ["klogger[lab,pandas,png]"]
+    assert "klogger[all]" in extras["test"]
+    for wanted in extras["test"]:
+        assert wanted in locked or wanted == "klogger[all]"
 
 
 @pytest.mark.full("10 s: makes an environment, and installs a wheel in it")

@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parents[1]
 LAYERS = [
     {
         "failure",
+        "extras",
         "paths",
         "sources",
         "outputs",

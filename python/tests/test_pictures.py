@@ -215,6 +215,7 @@ def test_names_are_shown_and_never_evaluated(kind: str, theme: Theme) -> None:
     one = hostile(kind)
     spec = draw(one, Palette(), theme, subjects=NOBODY if theme is ON_PAGE else None)
     assert spec is not None
+    axes.check(spec)
     shown = {
         html.unescape(t)
         for t in re.findall(r"<text[^>]*>([^<]*)<", vl_convert.vegalite_to_svg(spec))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from klogger import dataset as datasets
-from klogger import executors, terminal
+from klogger import executors, extras, terminal
 from klogger.cli import Progress, complain, complain_of
 from klogger.cli.pager import paged
 from klogger.dataset import Dataset, Entry, checks, query, sample
@@ -161,6 +161,8 @@ def report(args: argparse.Namespace) -> int:
             "--png, --at, --list and --operation are for one recording",
             help=f"klogger report {args.file}/recordings/UUID.json --png OUT",
         )
+    if args.find:
+        extras.OUTLIERS.check()
     dataset = datasets.open(args.file)
     if args.find:
         # It loads pandas, which takes as long as a small report.

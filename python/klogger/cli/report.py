@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import klogger
-from klogger import executor, findings, general, remarks, screen, terminal, waterfall
+from klogger import executor, extras, findings, general, remarks, screen, terminal, waterfall
 from klogger.analysis import ON_PAGES, searched
 from klogger.cli import Parser, Progress, add_common, fleet, guarded, output, private_as
 from klogger.cli.pager import paged
@@ -129,6 +129,8 @@ def report(args: argparse.Namespace) -> int:
         return fleet.report(args)
     if args.list:
         return list_analyses(args)
+    if args.png:
+        extras.PICTURES.check()
     if args.operation and not args.html:
         return draw_operations(args)
     done = make(args)

@@ -6,7 +6,6 @@ out.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import re
 import shlex
@@ -16,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from klogger import outputs, program
+from klogger import extras, outputs, program
 from klogger.cli import Parser, Progress, guarded
 from klogger.failure import Failure
 from klogger.program import find_klogger
@@ -148,6 +147,7 @@ def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> i
             f"'{unknown[0]}' is not an option",
             help="the command goes behind --: klogger guest -- COMMAND",
         )
+    extras.GUEST.check()
     check(args, command)
     args.schema = [name for value in args.schema for name in names(value)]
     for schema in args.schema:
@@ -165,11 +165,6 @@ def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> i
         raise Failure(
             f"for a guest, this machine lacks {', '.join(missing)}",
             help=f"as root: apt-get install {' '.join(missing.values())}",
-        )
-    if importlib.util.find_spec("virtme") is None:
-        raise Failure(
-            "the Python library virtme-ng is not here",
-            help="'make' installs it; or: pip install virtme-ng",
         )
     die_in_order()
     found = Machine(kernel, use_kvm(args, kernel), args.smp, args.memory, args.append, args.timeout)

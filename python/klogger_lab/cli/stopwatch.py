@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import klogger
-from klogger import executor
+from klogger import executor, extras
 from klogger.cli import Parser, add_common, complain, fitted, guarded, output, report
 from klogger.durations import duration
 from klogger.failure import Failure
@@ -133,6 +133,8 @@ def main(words: list[str] | None = None) -> int:
 
 
 def stopwatch(args: argparse.Namespace, command: list[str]) -> int:
+    if args.png:
+        extras.PICTURES.check()
     if len(args.words) == 3 and not command:
         return of_log(args, *args.words)
     if len(args.words) != 2:

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from klogger import terminal
+from klogger import extras, terminal
 from klogger.cli import Parser, Progress, add_common, complain, guarded, output
 from klogger.failure import Failure
 from klogger.outputs import write
@@ -81,6 +81,8 @@ def study(args: argparse.Namespace) -> int:
     chosen, broken = choose(args.name)
     budgets = runner.shares(chosen, args.budget)
     check_writable(args.html.absolute().parent if args.html else None, args.png)
+    if args.png:
+        extras.PICTURES.check()
     runner.root()
     here = machine()
     # An answer is shown as soon as it is there: the next one may take minutes.

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from altair.utils.schemapi import debug_mode
-
 from klogger import findings, remarks
 from klogger.analysis import Analysis
 from klogger.drawing import NOBODY, ON_PAGE, Palette
@@ -74,11 +72,7 @@ class Painter:
 
     def section(self, result: Result, said: Sequence[Remark]) -> dict[str, Any]:
         name = result.analysis.name
-        # Pictures of the same kinds are checked by the tests.
-        with debug_mode(False):
-            spec = draw(
-                result, self.palette, ON_PAGE, width="container", subjects=NOBODY, checked=False
-            )
+        spec = draw(result, self.palette, ON_PAGE, width="container", subjects=NOBODY)
         rows = None
         if spec is not None:
             self.before[name] = spec = steady(spec, self.before.get(name))
