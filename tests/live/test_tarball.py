@@ -76,6 +76,7 @@ def test_it_is_small_and_whole(packed, unpacked):
     names = {str(path.relative_to(folder)) for path in files}
     assert {"share/man/man1/klogger-record.1", "share/man/man7/klogger-log-format.7"} <= names
     assert {"share/doc/klogger/LICENSE", "share/zsh/site-functions/_klogger"} <= names
+    assert "share/doc/klogger/LIBRARIES" in names
     with tarfile.open(one(packed, ".tar.gz")) as file:
         members = file.getmembers()
     assert {(member.uid, member.gid) for member in members} == {(0, 0)}
