@@ -24,6 +24,7 @@ TIMERS = SCHEMATA / "timers" / "timers.klogger"
 TIMES, FEW = 53, 13
 MONOTONIC, REALTIME = 1, 0
 SYS_RESTART = 219
+SPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 LOST = "SELECT key, text FROM ledger WHERE severity IN ('loss', 'error')"
 RUNS = {
     "periodic": (TIMES, 2000), "realtime": (FEW, 2000), "sleep": (TIMES, 1000), "epoll": (TIMES,),
@@ -191,6 +192,30 @@ def test_timers_that_the_table_has_no_room_for_are_counted(recorder, program):
     _, back = ends(log, said, "timerfd_tmrproc")
     full = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'state_full'")
     assert 16 <= back < 503 <= back + full
+
+
+# As if CPUs that no machine of the tests has had each taken out timers and done nothing since.
+OPEN = "static struct timer_out hrtimer_out[8192], wheel_out[8192];"
+PLANTED = """static struct timer_out
+        hrtimer_out[8192] = { [8000 ... 8052] = { .timer = 53 } },
+        wheel_out[8192] = { [8000 ... 8012] = { .timer = 13 }, [8191] = { .timer = 14 } };"""
+
+
+@pytest.mark.parametrize("space", [[], SPACE], ids=["outside", "namespace"])
+def test_what_is_open_at_the_end_is_logged(recorder, space):
+    """In a PID namespace as well, whose lists have no thread of the kernel."""
+    text = TIMERS.read_text()
+    assert OPEN in text
+    file = recorder.dir / "timers.klogger"
+    file.write_text(text.replace(OPEN, PLANTED))
+    path = recorder.dir / "open.klog"
+    words = ["record", "-a", "--no-calibrate", "-s", file, "-o", path, "--", "true"]
+    subprocess.run([*space, recorder.klogger, *words], check=True, capture_output=True)
+    log = Log(recorder.klogger, path)
+    assert log.rows(LOST) == []
+    assert log.count("hrtimer_vain", "timer = 53 AND fate = 1") == TIMES
+    assert log.count("wheel_vain", "timer = 13 AND fate = 1") == FEW
+    assert log.count("wheel_vain", "timer = 14") == 1
 
 
 def test_what_arms_itself_again_stays_its_owners(recorder):

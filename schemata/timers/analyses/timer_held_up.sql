@@ -13,7 +13,8 @@
 -- column kind: what the timer is for
 -- column beyond [ns, bar]: so much later than it was allowed it fired
 -- column other [ns]: of these, handlers of other interrupts, and soft interrupts
--- column own [ns]: of these, the timer's interrupt, from its beginning until this timer's turn
+-- column own [ns]: of these, the timer's interrupt, from its beginning until this timer's turn; 0
+--     if it fired outside of one
 -- column none [ns]: of these, no handler ran: the device was late, or interrupts were off, or the
 --     hypervisor had the CPU
 -- column handlers: other handlers that ran meanwhile
@@ -27,14 +28,26 @@
 CREATE TEMP TABLE timer_held_worst AS
 SELECT time, cpu, timer, owner, kind, beyond, time - beyond AS due FROM timer_fire
 WHERE beyond > 0 AND NOT wheel ORDER BY beyond DESC, time, cpu, timer LIMIT 30;
--- The timer's interrupt has not ended when its timer fires; a handler that began before and has no
--- end is not in the table, so the last beginning is looked for in the events.
+-- A timer's own interrupt has not ended when it fires; a handler that began before and has no end
+-- is not in the table, so the last beginning is looked for in the events. One that had ended by
+-- then is not the timer's: it is among the handlers.
 CREATE TEMP TABLE timer_held_own AS
-SELECT w.time, w.cpu, w.timer, greatest(coalesce(max(v.time), w.time), w.due) AS since,
-    w.time - greatest(coalesce(max(v.time), w.time), w.due) AS own
-FROM timer_held_worst AS w LEFT JOIN VEC_IN AS v
-    ON v.cpu = w.cpu AND v.kind = 0 AND v.time BETWEEN w.due - 1000000 AND w.time
-GROUP BY w.time, w.cpu, w.timer, w.due;
+WITH edge AS (
+    SELECT cpu, time AS begun, NULL AS ended FROM VEC_IN WHERE kind = 0
+    UNION ALL SELECT cpu, NULL, time FROM VEC_OUT WHERE kind = 0
+), last AS (
+    SELECT w.time, w.cpu, w.timer, w.due, max(e.begun) AS begun,
+        max(e.ended) FILTER (e.ended < w.time) AS ended
+    FROM timer_held_worst AS w LEFT JOIN edge AS e
+        ON e.cpu = w.cpu AND coalesce(e.begun, e.ended) BETWEEN w.due - 1000000 AND w.time
+    GROUP BY w.time, w.cpu, w.timer, w.due
+), own AS (
+    SELECT *, begun IS NOT NULL AND coalesce(ended <= begun, true) AS inside FROM last
+)
+SELECT time, cpu, timer, inside,
+    CASE WHEN inside THEN greatest(begun, due) ELSE time END AS since,
+    CASE WHEN inside THEN time - greatest(begun, due) ELSE 0 END AS own
+FROM own;
 CREATE TEMP TABLE timer_held_part AS
 SELECT w.time, w.cpu, w.timer, h.name,
     sum(greatest(least(h.to_ns, o.since) - greatest(h.from_ns, w.due),
@@ -74,4 +87,8 @@ FROM timer_held HAVING count(*) > 0;
 
 -- warning
 FROM timer_warning
-UNION ALL FROM handler_warning;
+UNION ALL FROM handler_warning
+UNION ALL
+SELECT format('{:,} of these timers fired when no timer interrupt was running: in a soft '
+              'interrupt, or its beginning is not in the log.', count(*))
+FROM timer_held_own WHERE NOT inside HAVING count(*) > 0;
