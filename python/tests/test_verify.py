@@ -69,6 +69,16 @@ def leaves(value: Any, at: Path_ = ()) -> Iterator[Path_]:
             yield (*at, key)
 
 
+def objects(value: Any, at: Path_ = ()) -> Iterator[Path_]:
+    """All that have keys."""
+    if isinstance(value, dict):
+        yield at
+    if isinstance(value, (dict, list)):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in parts:
+            yield from objects(one, (*at, key))
+
+
 def other(value: Any) -> Any:
     match value:
         case bool():
@@ -92,8 +102,12 @@ def at(found: Any, path: Path_) -> Any:
 
 def altered(one: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
     """Each field in turn has another value, or is not there; and each is a number of another
-    type, which Python takes for equal.
+    type, which Python takes for equal; and each object has a key more.
     """
+    for path in objects(one):
+        made = copy.deepcopy(one)
+        at(made, path)["root cause"] = "mysqld"
+        yield (*path, "root cause", "more"), made
     for path in leaves(one):
         if path == ("file",):
             continue
@@ -249,6 +263,43 @@ def test_values_are_bounded_and_harmless() -> None:
     assert size(row([{"a": "x" * 300}] * 100)) < ROW_MAX
     assert size(cut("\x1b" * 1000, 50)) <= 50
     assert stated(float("nan")) is None
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        {"kind": "ledger"}, {"kind": "sql", "query": QUERIES[0]},
+        {"kind": "events", "time_ns": 300, "before": 2, "after": 3},
+        {"kind": "analysis", "analysis": "quanta", "part": "finding"},
+        {"kind": "why", "part": "bins"},
+    ],
+    ids=lambda by: by["kind"],
+)  # fmt: skip
+def test_a_question_has_nothing_else(v4: Log, by: dict[str, Any]) -> None:
+    """What no answer depends on would be called verified with the rest."""
+    for key in ("host", "analysis", "root cause", "row"):
+        if key not in by:
+            with pytest.raises(Failure, match=f"of the kind '{by['kind']}' has no '{key}'"):
+                asked.find(v4, {**by, key: "mysqld"})
+
+
+def test_text_that_was_added_is_not_called_verified(
+    tmp_path: Path, v4: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]}, most=1)
+    one["by"]["analysis"] = "root cause is mysqld"
+    file = tmp_path / "claim.json"
+    file.write_text(json.dumps(one))
+    assert verify.main([str(file), str(v4.path)]) == 1
+    said = capsys.readouterr().out
+    assert "verified" not in said and "has no 'analysis'" in said
+
+
+def test_a_key_that_stands_twice() -> None:
+    """Others may read the first, where this checks the last."""
+    text = '{"claim": 1, "by": {"kind": "ledger", "row": 0}, "log": "a", "log": "b"}'
+    with pytest.raises(Failure, match="twice"):
+        claim.claims_in(text)
 
 
 def test_exit_codes(

@@ -26,7 +26,7 @@ from klogger.ledger import read as read_ledger
 from klogger.log import IN_ORDER, Log
 from klogger.sqltext import identifier, literal
 from klogger.statements import check_query, executed, words
-from klogger.units import plain
+from klogger.units import plain, printable
 from klogger.why import answer as reasons
 from klogger.why import events as reading
 from klogger.why import operations
@@ -39,6 +39,16 @@ ROWS_MAX = 5000
 AROUND_MAX = 1000
 QUERY_MAX = 1500
 EVENT_COLUMNS = ("time", "cpu", "serial", "event", "what")
+# Whose time, of `why`.
+CHOICE = ("threads", "programs", "processes", "from_ns", "to_ns", "operation", "slowest")
+# What a question may have, beside its kind, by its kind.
+KEYS: dict[str, tuple[str, ...]] = {
+    "analysis": ("analysis", "part"),
+    "sql": ("query",),
+    "why": ("part", *CHOICE),
+    "events": ("time_ns", "before", "after"),
+    "ledger": (),
+}
 
 
 @dataclass
@@ -83,6 +93,7 @@ def opened(path: str | os.PathLike[str]) -> Log:
 
 def find(log: Log, by: Mapping[str, Any]) -> Found:
     """The whole answer. Raises Failure if there is none: of a question that is none as well."""
+    check_keys(by)
     match by.get("kind"):
         case "analysis":
             result = analysed(log, text(by, "analysis"))
@@ -95,7 +106,23 @@ def find(log: Log, by: Mapping[str, Any]) -> Found:
             return around(log, *(number(by, key) for key in ("time_ns", "before", "after")))
         case "ledger":
             return of_ledger(log)
-    raise Failure("the claim does not say by what it was found", help="by.kind is not known")
+    raise unknown()
+
+
+def unknown() -> Failure:
+    return Failure("the claim does not say by what it was found", help="by.kind is not known")
+
+
+def check_keys(by: Mapping[str, Any]) -> None:
+    """Whatever else stands in a question has no part in its answer: it would pass as true."""
+    kind = by.get("kind")
+    if not isinstance(kind, str) or kind not in KEYS:
+        raise unknown()
+    for key in by:
+        if key not in ("kind", *KEYS[kind]):
+            raise Failure(
+                f"a question of the kind '{kind}' has no '{printable(stated.cut(key, 40))}'"
+            )
 
 
 def text(by: Mapping[str, Any], key: str) -> str:
@@ -199,8 +226,6 @@ def places_in(
 
 
 # --- where the time went ---
-
-CHOICE = ("threads", "programs", "processes", "from_ns", "to_ns", "operation", "slowest")
 
 
 def chosen(log: Log, by: Mapping[str, Any]) -> Choice:
