@@ -116,3 +116,47 @@ def test_a_folder_that_others_can_write_has_no_logs(tmp_path: Path) -> None:
     within.chmod(0o777)
     with pytest.raises(Failure, match="not allowed"):
         here.log(str(within / "x.klog"))
+
+
+def test_a_log_that_is_a_folder_is_not_written_by_others(tmp_path: Path, small_log: Path) -> None:
+    """As a folder that it is in is not."""
+    folder = shutil.copytree(small_log, tmp_path / "run1")
+    here = Allowed(tmp_path / "mcp.toml", (tmp_path,))
+    assert here.log(str(folder)) == folder
+    folder.chmod(0o777)
+    with pytest.raises(Failure, match="not allowed"):
+        here.log(str(folder))
+
+
+def test_entries_of_datasets_are_refused(tmp_path: Path) -> None:
+    """They name other files, and whoever has made one chose which."""
+    here = Allowed(tmp_path / "mcp.toml", (tmp_path,))
+    entry = tmp_path / "recordings" / "e5665014-8786-525f-b504-77754e6832d1.json"
+    entry.parent.mkdir(mode=0o700)
+    entry.write_text("{}")
+    (tmp_path / "x.klog").symlink_to(entry)
+    for path in (entry, tmp_path / "x.klog"):
+        with pytest.raises(Failure, match="is of a dataset"):
+            here.log(str(path))
+
+
+def test_tables_are_regular_files(tmp_path: Path, small_log: Path) -> None:
+    """Those of a folder, at any depth, and those beside a log, which are read in its place."""
+    here = Allowed(tmp_path / "mcp.toml", (tmp_path,))
+    log = tmp_path / "x.klog"
+    shutil.copy(LOGS / "v4.klog", log)
+    folder = shutil.copytree(small_log, tmp_path / "x.klog-parquet")
+    within = folder / "within"
+    within.mkdir(mode=0o700)
+    for path in (log, folder):
+        assert here.log(str(path)) == path
+    for bad in (folder / "A.parquet", within / "A.parquet"):
+        bad.symlink_to("/etc/passwd")
+        for path in (log, folder):
+            with pytest.raises(Failure, match="more than regular files"):
+                here.log(str(path))
+        bad.unlink()
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Failure, match="is not a folder"):
+        here.log(str(log))
