@@ -109,7 +109,7 @@ def record(allowed: Allowed, wish: Wish, ending: threading.Event) -> dict[str, A
         recorder = Recorder(options, Path(folder) / "messages", command=wish.command)
         try:
             with recorder:
-                recorder.wait_started()
+                recorder.wait_started(ending=ending)
                 ended = watched(recorder, log, bounded.bytes, seconds, ending)
         finally:
             end_group(recorder.pid)
