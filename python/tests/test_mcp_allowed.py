@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from klogger.failure import Failure
 from klogger_lab.mcp import allowed, recording
 from klogger_lab.mcp.allowed import Allowed, Recordings
 from klogger_lab.mcp.recording import Wish
+from klogger_lab.mcp.tools import Session
 
 LOGS = support.ROOT / "tests" / "logs"
 FOLDER = Path("/nowhere")
@@ -27,7 +29,10 @@ ALL = Recordings(("waits", "peers"), FOLDER, 5.0, 1 << 20, all=True, pids=True, 
         (ALL, Wish((), command=("true",)), "list_schemata"),
         (ALL, Wish(("waits",), 6, command=("true",)), "seconds = 6"),
         (ALL, Wish(("waits",), 0, command=("true",)), "seconds = 0"),
-        (ALL, Wish(("waits",), float("nan"), command=("true",)), "seconds = nan"),
+        (ALL, Wish(("waits",), float("nan"), command=("true",)), ""),
+        (ALL, Wish(("waits",), float("inf"), command=("true",)), ""),
+        (ALL, Wish(("waits",), 10**400, command=("true",)), ""),
+        (ALL, Wish(("waits",), -(10**400), command=("true",)), ""),
         (Recordings(("waits",), FOLDER), Wish(("waits",), command=("true",)), "commands = true"),
         (Recordings(("waits",), FOLDER), Wish(("waits",), pid=1), "pids = true"),
         (Recordings(("waits",), FOLDER), Wish(("waits",), all=True), "all = true"),
@@ -47,6 +52,28 @@ def test_what_is_not_allowed_is_not_recorded(
     with pytest.raises(Failure) as failed:
         recording.record(here, wish, threading.Event())
     assert written in (failed.value.help or "")
+
+
+@pytest.mark.parametrize(
+    "seconds", [float("nan"), float("inf"), 10**400], ids=["nan", "inf", "400 digits"]
+)
+def test_numbers_are_finite(seconds: float) -> None:
+    given = {"schemata": ["waits"], "command": ["true"], "seconds": seconds}
+    text, failed = Session(Allowed(Path("mcp.toml"), record=ALL)).call("record", given)
+    assert failed and "'seconds' is not" in text
+
+
+def test_what_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program with another user's rights, as sudo and su are."""
+    asked = []
+
+    def refuse(group: int, number: int) -> None:
+        asked.append((group, number))
+        raise PermissionError
+
+    monkeypatch.setattr("os.killpg", refuse)
+    recording.end_group(7)
+    assert asked == [(7, signal.SIGTERM), (7, signal.SIGKILL)]
 
 
 def test_what_is_allowed() -> None:
