@@ -330,6 +330,28 @@ def test_exit_codes(
     assert verify.main([str(tmp_path / "none.json")]) == 2
 
 
+def test_one_that_cannot_be_checked_hides_no_other(
+    tmp_path: Path, v4: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (good,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]}, most=1)
+    bad = {**good, "ledger": {"complete": True, "lost": {}}}
+    lost = {**good, "file": str(tmp_path / "none.klog")}
+    file = tmp_path / "claims.json"
+    for listed, code, said in (
+        ([lost, good, bad], 1, ["not known", "verified", "refuted"]),
+        ([bad, lost], 1, ["refuted", "not known"]),
+        ([good, lost], 2, ["verified", "not known"]),
+    ):
+        file.write_text(json.dumps(listed))
+        assert verify.main([str(file)]) == code
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split(": ")[1] for line in lines if line[0] != " "] == said
+        assert any("none.klog: no such file" in line for line in lines)
+    assert verify.main([str(file), "--format", "json"]) == 2
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["verified"] and second["verified"] is None and "no such" in second["error"]
+
+
 def test_another_log(tmp_path: Path, v4: Log) -> None:
     """Is another, however alike; a copy is the same."""
     (one,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]})
