@@ -19,7 +19,7 @@ import support
 from simulated_log import write
 from simulated_recording import play
 
-from klogger.claims import asked, claim
+from klogger.claims import asked, claim, evidence
 from klogger.claims.asked import Items, Table
 from klogger.claims.stated import ROW_MAX, TEXT_MAX, cut, row, size, stated
 from klogger.cli import verify
@@ -350,6 +350,31 @@ def test_one_that_cannot_be_checked_hides_no_other(
     assert verify.main([str(file), "--format", "json"]) == 2
     first, second = json.loads(capsys.readouterr().out)
     assert first["verified"] and second["verified"] is None and "no such" in second["error"]
+
+
+def test_large_answers_are_cut(v4: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are the same again."""
+    by = {"kind": "sql", "query": "SELECT i, repeat('x', 1000) AS x FROM range(1000) AS t(i)"}
+    monkeypatch.setattr(asked, "BYTES_MAX", 150_000)
+    found = asked.find(v4, by)
+    assert isinstance(found, Table) and found.total is None
+    assert [row[0] for row in found.rows] == list(range(150))
+    (one,) = claims_by(v4, by)
+    assert claim.check(v4, one) == []
+    monkeypatch.undo()
+    whole = asked.find(v4, by)
+    assert isinstance(whole, Table) and whole.total == len(whole.rows) == 1000
+
+
+def test_no_more_events_are_looked_for_than_a_claim_has(
+    v4: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]}, most=1)
+    one["events"]["first"] *= 1000
+    looked: list[Any] = []
+    monkeypatch.setattr(evidence, "is_there", lambda _log, place: looked.append(place) or True)
+    parts = {refuted.part for refuted in claim.check(v4, one)}
+    assert "events.first" in parts and len(looked) < 10
 
 
 def test_another_log(tmp_path: Path, v4: Log) -> None:

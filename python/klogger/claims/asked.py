@@ -36,6 +36,8 @@ from klogger.why.operations import Slowest
 
 # Nobody reads more rows by pages of 4 kB.
 ROWS_MAX = 5000
+# Of the values of a query; and so many of its rows are whole at a time. ROWS_MAX is a multiple.
+BYTES_MAX, AT_ONCE = 64 << 20, 50
 AROUND_MAX = 1000
 QUERY_MAX = 1500
 EVENT_COLUMNS = ("time", "cpu", "serial", "event", "what")
@@ -184,22 +186,39 @@ def of_query(log: Log, query: str) -> Table:
         check_query(cursor, query, "query")
         with executed(cursor, query, "query") as rows:
             names = [column[0] for column in rows.description or []]
-            found = [[plain(v, digits=True) for v in r] for r in rows.fetchmany(ROWS_MAX)]
+            place = places_in(log, query, names)
+            found: list[Any] = []
+            places: list[Any] = []
+            left = BYTES_MAX
+            while len(found) < ROWS_MAX and left > 0 and (some := rows.fetchmany(AT_ONCE)):
+                for one in some:
+                    values = [plain(value, digits=True) for value in one]
+                    left -= bytes_of(values)
+                    found.append(stated.row(values))
+                    places += [place(values)] if place else []
             more = bool(rows.fetchmany(1))
     finally:
         cursor.close()
-    places = places_in(log, query, names)
 
     def events(row: int, count: int) -> dict[str, Any]:
-        of_these = [places(r) for r in found[row : row + count]] if places else []
+        of_these = places[row : row + count]
         # A query can call anything time, cpu and serial.
-        if of_these and all(evidence.is_there(log, place) for place in of_these):
+        if of_these and all(evidence.is_there(log, one) for one in of_these):
             return evidence.of_rows(of_these)
         return evidence.of_events(log, named_in(log, query))
 
     columns = [stated.stated(name) for name in names]
     total = None if more else len(found)
-    return Table(columns, [stated.row(r) for r in found], total, events)
+    return Table(columns, found, total, events)
+
+
+def bytes_of(value: Any) -> int:
+    """About what a value takes while it is whole."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + bytes_of(one) for key, one in value.items())
+    return sum(map(bytes_of, value)) if isinstance(value, (list, tuple)) else 8
 
 
 def named_in(log: Log, query: str) -> list[str] | None:

@@ -114,11 +114,14 @@ def check(log: Log, claim: Mapping[str, Any], known: Answers | None = None) -> l
         return [Refuted("log", f"this log has the UUID {own}")]
     events = claim.get("events")
     first = events.get("first") if isinstance(events, dict) else None
+    listed = first if isinstance(first, list) else []
     missing = [
         Refuted(f"events.first[{number}]", f"the log has no such event: {cut(str(place), 80)}")
-        for number, place in enumerate(first if isinstance(first, list) else [])
+        for number, place in enumerate(listed[: evidence.FIRST])
         if not evidence.is_there(log, place)
     ]
+    if len(listed) > evidence.FIRST:
+        missing.append(Refuted("events.first", f"has more than {evidence.FIRST} events"))
     try:
         made = again(log, claim, {} if known is None else known)
     except Failure as failure:
