@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klogger import columns
+from klogger import columns, sources
 from klogger.columns import Column
 from klogger.export import tables_of
 from klogger.failure import Failure
@@ -25,6 +25,8 @@ from klogger.opening import read as read_opening
 from klogger.sqltext import literal
 
 RECORDINGS = "recordings"
+# Of an entry, and of what a folder of tables has as meta.json: with the texts of all schemata.
+JSON_MAX = 256 << 20
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -41,6 +43,15 @@ class Folder:
 
     def meta(self) -> Path:
         return self.directory / "meta.json"
+
+    def read_meta(self) -> Any:
+        """What it says; it may be somebody else's."""
+        try:
+            return json.loads(sources.content(self.meta(), JSON_MAX).decode(errors="replace"))
+        except OSError as error:
+            raise Failure(f"{self.meta()}: {error.strerror}", help=self.remedy()) from None
+        except (ValueError, RecursionError) as error:
+            raise Failure(f"{self.meta()}: {error}", help=self.remedy()) from None
 
     def remedy(self) -> str:
         return f"remove {self.directory}, and it will be made anew"
@@ -111,14 +122,18 @@ class Part:
         }  # fmt: skip
 
 
+def within(path: Any) -> str:
+    """A path of an entry, which may be somebody else's: it stays in the dataset."""
+    text = str(path)
+    if text.startswith("/") or ".." in text.split("/") or "\0" in text:
+        raise ValueError(f"a path that leads out of the dataset: {text}")
+    return text
+
+
 def part_of(found: Any) -> Part:
-    """Of an entry, which may be somebody else's: its paths stay in the dataset."""
-    path = str(found["path"])
-    if path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"a path that leads out of the dataset: {path}")
     return Part(
-        columns_of(pairs(found["columns"])), path, int(found["rows"]), int(found["bytes"]),
-        str(found["sha256"]), str(found["schema"]), str(found["log"]),
+        columns_of(pairs(found["columns"])), within(found["path"]), int(found["rows"]),
+        int(found["bytes"]), str(found["sha256"]), str(found["schema"]), str(found["log"]),
         # Entries of the first klogger with datasets have none.
         columns_of(pairs(found.get("added", []))),
     )  # fmt: skip
@@ -142,12 +157,21 @@ def type_of(text: str) -> str:
 
 def entry(text: str | bytes) -> dict[str, Any]:
     """An entry as JSON, with its parts."""
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(error) from None
+    found["meta"] = within(found["meta"])
     for kind in ("events", "tables"):
         found[kind] = {str(name): part_of(part) for name, part in found[kind].items()}
     versions = found.get("derived", {}).items()
     found["derived"] = {str(n): str(v) for n, v in versions if n in found["tables"]}
     return dict(found)
+
+
+def read_entry(file: Path) -> dict[str, Any]:
+    """Raises OSError, and what `entry` raises."""
+    return entry(sources.content(file, JSON_MAX))
 
 
 @dataclass
@@ -156,7 +180,7 @@ class InDataset(Folder):
 
     def __post_init__(self) -> None:
         try:
-            found = entry(self.directory.read_bytes())
+            found = read_entry(self.directory)
             self.parts: dict[str, Part] = {**found["events"], **found["tables"]}
             self.meta_path = str(found["meta"])
             self.kept = read_opening(found)
@@ -175,7 +199,12 @@ class InDataset(Folder):
 
     def query(self, table: str) -> str | None:
         part = self.parts.get(table)
-        return None if part is None else part.query(self.root / part.path)
+        if part is None:
+            return None
+        file = self.root / part.path
+        if part.path and file.exists() and not file.is_file():
+            raise Failure(f"{file} is not a regular file", help=self.remedy())
+        return part.query(file)
 
     def form(self, table: str) -> object:
         part = self.parts.get(table)
@@ -192,9 +221,15 @@ class InDataset(Folder):
         return [], [self.root / part.path for part in self.parts.values() if part.path]
 
 
+def is_entry(file: Path) -> bool:
+    """By its name: of a recording in a dataset."""
+    named = file.suffix == ".json" and UUID.fullmatch(file.stem) is not None
+    return named and file.parent.name == RECORDINGS
+
+
 def find(path: str | os.PathLike[str], *, quiet: bool = True) -> Folder:
     """Of a log, of a folder of tables, or of an entry of a dataset."""
     file = Path(path)
-    if file.parent.name == RECORDINGS and file.suffix == ".json" and UUID.fullmatch(file.stem):
+    if is_entry(file):
         return InDataset(file)
     return Folder(tables_of(path, quiet=quiet))

@@ -308,10 +308,7 @@ def open(
     """
     tables = folder.find(path, quiet=quiet)
     directory = tables.directory
-    try:
-        meta = json.loads(tables.meta().read_text(errors="replace"))
-    except (OSError, ValueError) as error:
-        raise Failure(f"{tables.meta()}: {error}", help=tables.remedy()) from None
+    meta = tables.read_meta()
     link = without_glob_characters(tables)
     connection = connect()
     log = Log(Path(path), directory, meta if isinstance(meta, dict) else {}, connection, _link=link)

@@ -47,10 +47,24 @@ def read(path: Path, places: Iterable[Path] = ()) -> str:
         descriptor = os.open(way.name, READ, dir_fd=way.folder)
         with open(descriptor, "rb") as file:
             check(descriptor, way, hosts)
-            content = file.read(SIZE_MAX + 1)
-    if len(content) > SIZE_MAX:
-        raise Refused(f"is larger than {SIZE_MAX >> 20} MiB")
-    return content.removeprefix(b"\xef\xbb\xbf").decode()
+            found = file.read(SIZE_MAX + 1)
+    if len(found) > SIZE_MAX:
+        raise larger(SIZE_MAX)
+    return found.removeprefix(b"\xef\xbb\xbf").decode()
+
+
+def content(path: str | os.PathLike[str], most: int) -> bytes:
+    """Of a regular file, whoever's it is: a pipe would be waited for, and a device has no end.
+
+    Raises OSError, with the reason as its `strerror`.
+    """
+    check_kind(os.stat(path), most)
+    with open(os.open(path, READ & ~os.O_NOFOLLOW), "rb") as file:
+        check_kind(os.fstat(file.fileno()), most)
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise larger(most)
+    return found
 
 
 def names_in(folder: Path, places: Iterable[Path] = ()) -> list[str]:
@@ -106,11 +120,15 @@ def check_owner(
         raise Refused(f"{what} {paths.user(found.st_uid)}")
 
 
-def check_kind(found: os.stat_result) -> None:
+def larger(most: int) -> Refused:
+    return Refused(f"is larger than {most >> 20} MiB")
+
+
+def check_kind(found: os.stat_result, most: int = SIZE_MAX) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise Refused("is not a regular file")
-    if found.st_size > SIZE_MAX:
-        raise Refused(f"is larger than {SIZE_MAX >> 20} MiB")
+    if found.st_size > most:
+        raise larger(most)
 
 
 def check(descriptor: int, way: Reached, hosts: frozenset[int]) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,10 +87,14 @@ class Recorder:
         self.said.add(found[:whole].decode(errors="replace").splitlines())
         return self.said
 
-    def wait_started(self, patience: float = PATIENCE) -> None:
-        """Until everything is attached. Raises its Failure if it ends before."""
+    def wait_started(
+        self, patience: float = PATIENCE, ending: threading.Event | None = None
+    ) -> None:
+        """Until everything is attached, or `ending` is set. Raises its Failure if it ended."""
         until = time.monotonic() + patience
         while not self.read().of("started"):
+            if ending is not None and ending.is_set():
+                return
             if self.process.poll() is not None and not self.read().of("started"):
                 raise self.failure()
             if time.monotonic() > until:

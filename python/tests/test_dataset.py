@@ -23,7 +23,7 @@ import support
 from recordings import Datasets, log_of
 
 import klogger
-from klogger import dataset, executor, expectation, prelude
+from klogger import dataset, executor, expectation, prelude, sources
 from klogger.cli import dataset as command
 from klogger.cli import report, sql
 from klogger.dataset import checks, compact
@@ -378,6 +378,9 @@ def test_an_entry_of_somebody_else_leads_nowhere(
     for old, new in (
         (entry.events["SCHEDIN"].path, "../secret.parquet"),
         (entry.events["SCHEDIN"].path, "/etc/passwd"),
+        (str(entry.said["meta"]), "../secret.json"),
+        (str(entry.said["meta"]), "/etc/passwd"),
+        (text, "[" * 10**5),
         ('"INTEGER"', '"INTEGER; DROP"'),
         (text, "{"),
     ):
@@ -387,6 +390,42 @@ def test_an_entry_of_somebody_else_leads_nowhere(
         assert command.main(["list", into.where]) == 0
         assert "not an entry" in capsys.readouterr().err
         assert command.main(["check", into.where]) == 1
+
+
+def test_files_of_somebody_else_are_regular(
+    one: tuple[dataset.Dataset, dataset.Entry, Path],
+) -> None:
+    """A pipe would be waited for, and a device has no end."""
+    into, entry, tables = one
+    places = [
+        (tables / "meta.json", tables),
+        (Path(into.where) / str(entry.said["meta"]), path_of(into, entry)),
+        (Path(into.where) / entry.events["SCHEDIN"].path, path_of(into, entry)),
+        (path_of(into, entry), path_of(into, entry)),
+    ]
+    for file, opened in places:
+        kept = file.rename(file.with_name("kept"))
+        os.mkfifo(file)
+        with pytest.raises(Failure, match=r"regular file|neither"):
+            klogger.open(opened)
+        file.unlink()
+        file.symlink_to("/dev/zero")
+        with pytest.raises(Failure, match=r"regular file|neither"):
+            klogger.open(opened)
+        file.unlink()
+        kept.rename(file)
+        klogger.open(opened).close()
+    path_of(into, entry).unlink()
+    path_of(into, entry).symlink_to("/dev/zero")
+    assert into.entries() == [] and "regular file" in into.unreadable[entry.log]
+
+
+def test_files_have_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(b"12345")
+    assert sources.content(file, 5) == b"12345"
+    with pytest.raises(sources.Refused, match="larger"):
+        sources.content(file, 4)
 
 
 def test_list_and_add_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

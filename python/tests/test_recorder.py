@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,15 @@ def test_half_a_line_is_left_for_later(tmp_path: Path, monkeypatch: pytest.Monke
         recorder.process.stdin.flush()
         recorder.wait_started()
         recorder.process.stdin.close()
+
+
+def test_the_waiting_ends_when_it_is_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = double(tmp_path, monkeypatch, "exec sleep 100")
+    ending = threading.Event()
+    ending.set()
+    with Recorder([], errors) as recorder:
+        recorder.wait_started(60, ending)
+        assert not recorder.said.of("started") and recorder.process.poll() is None
 
 
 def test_one_that_does_not_listen_is_killed(

@@ -19,7 +19,7 @@ import support
 from simulated_log import write
 from simulated_recording import play
 
-from klogger.claims import asked, claim
+from klogger.claims import asked, claim, evidence
 from klogger.claims.asked import Items, Table
 from klogger.claims.stated import ROW_MAX, TEXT_MAX, cut, row, size, stated
 from klogger.cli import verify
@@ -69,6 +69,16 @@ def leaves(value: Any, at: Path_ = ()) -> Iterator[Path_]:
             yield (*at, key)
 
 
+def objects(value: Any, at: Path_ = ()) -> Iterator[Path_]:
+    """All that have keys."""
+    if isinstance(value, dict):
+        yield at
+    if isinstance(value, (dict, list)):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in parts:
+            yield from objects(one, (*at, key))
+
+
 def other(value: Any) -> Any:
     match value:
         case bool():
@@ -92,8 +102,12 @@ def at(found: Any, path: Path_) -> Any:
 
 def altered(one: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
     """Each field in turn has another value, or is not there; and each is a number of another
-    type, which Python takes for equal.
+    type, which Python takes for equal; and each object has a key more.
     """
+    for path in objects(one):
+        made = copy.deepcopy(one)
+        at(made, path)["root cause"] = "mysqld"
+        yield (*path, "root cause", "more"), made
     for path in leaves(one):
         if path == ("file",):
             continue
@@ -251,6 +265,43 @@ def test_values_are_bounded_and_harmless() -> None:
     assert stated(float("nan")) is None
 
 
+@pytest.mark.parametrize(
+    "by",
+    [
+        {"kind": "ledger"}, {"kind": "sql", "query": QUERIES[0]},
+        {"kind": "events", "time_ns": 300, "before": 2, "after": 3},
+        {"kind": "analysis", "analysis": "quanta", "part": "finding"},
+        {"kind": "why", "part": "bins"},
+    ],
+    ids=lambda by: by["kind"],
+)  # fmt: skip
+def test_a_question_has_nothing_else(v4: Log, by: dict[str, Any]) -> None:
+    """What no answer depends on would be called verified with the rest."""
+    for key in ("host", "analysis", "root cause", "row"):
+        if key not in by:
+            with pytest.raises(Failure, match=f"of the kind '{by['kind']}' has no '{key}'"):
+                asked.find(v4, {**by, key: "mysqld"})
+
+
+def test_text_that_was_added_is_not_called_verified(
+    tmp_path: Path, v4: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]}, most=1)
+    one["by"]["analysis"] = "root cause is mysqld"
+    file = tmp_path / "claim.json"
+    file.write_text(json.dumps(one))
+    assert verify.main([str(file), str(v4.path)]) == 1
+    said = capsys.readouterr().out
+    assert "verified" not in said and "has no 'analysis'" in said
+
+
+def test_a_key_that_stands_twice() -> None:
+    """Others may read the first, where this checks the last."""
+    text = '{"claim": 1, "by": {"kind": "ledger", "row": 0}, "log": "a", "log": "b"}'
+    with pytest.raises(Failure, match="twice"):
+        claim.claims_in(text)
+
+
 def test_exit_codes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +328,53 @@ def test_exit_codes(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(good).encode())))
     assert verify.main(["-", str(log)]) == 0
     assert verify.main([str(tmp_path / "none.json")]) == 2
+
+
+def test_one_that_cannot_be_checked_hides_no_other(
+    tmp_path: Path, v4: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (good,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]}, most=1)
+    bad = {**good, "ledger": {"complete": True, "lost": {}}}
+    lost = {**good, "file": str(tmp_path / "none.klog")}
+    file = tmp_path / "claims.json"
+    for listed, code, said in (
+        ([lost, good, bad], 1, ["not known", "verified", "refuted"]),
+        ([bad, lost], 1, ["refuted", "not known"]),
+        ([good, lost], 2, ["verified", "not known"]),
+    ):
+        file.write_text(json.dumps(listed))
+        assert verify.main([str(file)]) == code
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split(": ")[1] for line in lines if line[0] != " "] == said
+        assert any("none.klog: no such file" in line for line in lines)
+    assert verify.main([str(file), "--format", "json"]) == 2
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["verified"] and second["verified"] is None and "no such" in second["error"]
+
+
+def test_large_answers_are_cut(v4: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And are the same again."""
+    by = {"kind": "sql", "query": "SELECT i, repeat('x', 1000) AS x FROM range(1000) AS t(i)"}
+    monkeypatch.setattr(asked, "BYTES_MAX", 150_000)
+    found = asked.find(v4, by)
+    assert isinstance(found, Table) and found.total is None
+    assert [row[0] for row in found.rows] == list(range(150))
+    (one,) = claims_by(v4, by)
+    assert claim.check(v4, one) == []
+    monkeypatch.undo()
+    whole = asked.find(v4, by)
+    assert isinstance(whole, Table) and whole.total == len(whole.rows) == 1000
+
+
+def test_no_more_events_are_looked_for_than_a_claim_has(
+    v4: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = claims_by(v4, {"kind": "sql", "query": QUERIES[0]}, most=1)
+    one["events"]["first"] *= 1000
+    looked: list[Any] = []
+    monkeypatch.setattr(evidence, "is_there", lambda _log, place: looked.append(place) or True)
+    parts = {refuted.part for refuted in claim.check(v4, one)}
+    assert "events.first" in parts and len(looked) < 10
 
 
 def test_another_log(tmp_path: Path, v4: Log) -> None:

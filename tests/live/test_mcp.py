@@ -107,19 +107,55 @@ def test_a_recording_ends_with_the_server(klogger, tmp_path):
             wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in recorders))
         finally:
             other.kill()
-    (log,) = (tmp_path / "logs").glob("*.klog")
+    assert is_complete(klogger, tmp_path / "logs")
+
+
+@pytest.mark.full("3 s: a recording that is ended in its middle")
+def test_a_recording_ends_with_the_input(klogger, tmp_path):
+    """As clients end a server, which has a signal only if that takes long."""
+    wanted = agent_in(tmp_path, seconds=600).server
+    start = {"protocolVersion": "2025-06-18", "capabilities": {},
+             "clientInfo": {"name": "t", "version": "1"}}  # fmt: skip
+    asked = {"schemata": ["scheduler"], "command": ["sleep", "600"], "seconds": 600}
+    with subprocess.Popen(
+        [wanted.command, *wanted.args], cwd=wanted.cwd, env=wanted.env, text=True, bufsize=1,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as server:  # fmt: skip
+        for message in (
+            {"id": 1, "method": "initialize", "params": start},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": {"name": "record", "arguments": asked}},
+        ):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        (recorder,) = wait_for(lambda: children_of(server.pid, "record"), server)
+        # The words of the recorder have its name as well.
+        wait_for(lambda: children_of(recorder, "sleep\x00600", begins=True), server)
+        server.stdin.close()
+        try:
+            assert server.wait(60) == 0
+        finally:
+            server.terminate()
+        assert not Path(f"/proc/{recorder}").exists()
+    assert is_complete(klogger, tmp_path / "logs")
+
+
+def is_complete(klogger: str, folder: Path) -> bool:
+    """The log that is there."""
+    (log,) = folder.glob("*.klog")
     done = subprocess.run(
         [klogger, "info", log, "--format", "json"], capture_output=True, check=True
     )
-    assert json.loads(done.stdout)["complete"]
+    return json.loads(done.stdout)["complete"]
 
 
-def children_of(pid: int, word: str) -> list[int]:
+def children_of(pid: int, word: str, *, begins: bool = False) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if parent == pid and word.encode() in (folder / "cmdline").read_bytes():
+            words = (folder / "cmdline").read_bytes()
+            is_it = words.startswith(word.encode()) if begins else word.encode() in words
+            if parent == pid and is_it:
                 found.append(int(folder.name))
         except (OSError, ValueError):
             continue

@@ -26,7 +26,7 @@ from klogger.ledger import read as read_ledger
 from klogger.log import IN_ORDER, Log
 from klogger.sqltext import identifier, literal
 from klogger.statements import check_query, executed, words
-from klogger.units import plain
+from klogger.units import plain, printable
 from klogger.why import answer as reasons
 from klogger.why import events as reading
 from klogger.why import operations
@@ -36,9 +36,21 @@ from klogger.why.operations import Slowest
 
 # Nobody reads more rows by pages of 4 kB.
 ROWS_MAX = 5000
+# Of the values of a query; and so many of its rows are whole at a time. ROWS_MAX is a multiple.
+BYTES_MAX, AT_ONCE = 64 << 20, 50
 AROUND_MAX = 1000
 QUERY_MAX = 1500
 EVENT_COLUMNS = ("time", "cpu", "serial", "event", "what")
+# Whose time, of `why`.
+CHOICE = ("threads", "programs", "processes", "from_ns", "to_ns", "operation", "slowest")
+# What a question may have, beside its kind, by its kind.
+KEYS: dict[str, tuple[str, ...]] = {
+    "analysis": ("analysis", "part"),
+    "sql": ("query",),
+    "why": ("part", *CHOICE),
+    "events": ("time_ns", "before", "after"),
+    "ledger": (),
+}
 
 
 @dataclass
@@ -83,6 +95,7 @@ def opened(path: str | os.PathLike[str]) -> Log:
 
 def find(log: Log, by: Mapping[str, Any]) -> Found:
     """The whole answer. Raises Failure if there is none: of a question that is none as well."""
+    check_keys(by)
     match by.get("kind"):
         case "analysis":
             result = analysed(log, text(by, "analysis"))
@@ -95,7 +108,23 @@ def find(log: Log, by: Mapping[str, Any]) -> Found:
             return around(log, *(number(by, key) for key in ("time_ns", "before", "after")))
         case "ledger":
             return of_ledger(log)
-    raise Failure("the claim does not say by what it was found", help="by.kind is not known")
+    raise unknown()
+
+
+def unknown() -> Failure:
+    return Failure("the claim does not say by what it was found", help="by.kind is not known")
+
+
+def check_keys(by: Mapping[str, Any]) -> None:
+    """Whatever else stands in a question has no part in its answer: it would pass as true."""
+    kind = by.get("kind")
+    if not isinstance(kind, str) or kind not in KEYS:
+        raise unknown()
+    for key in by:
+        if key not in ("kind", *KEYS[kind]):
+            raise Failure(
+                f"a question of the kind '{kind}' has no '{printable(stated.cut(key, 40))}'"
+            )
 
 
 def text(by: Mapping[str, Any], key: str) -> str:
@@ -157,22 +186,39 @@ def of_query(log: Log, query: str) -> Table:
         check_query(cursor, query, "query")
         with executed(cursor, query, "query") as rows:
             names = [column[0] for column in rows.description or []]
-            found = [[plain(v, digits=True) for v in r] for r in rows.fetchmany(ROWS_MAX)]
+            place = places_in(log, query, names)
+            found: list[Any] = []
+            places: list[Any] = []
+            left = BYTES_MAX
+            while len(found) < ROWS_MAX and left > 0 and (some := rows.fetchmany(AT_ONCE)):
+                for one in some:
+                    values = [plain(value, digits=True) for value in one]
+                    left -= bytes_of(values)
+                    found.append(stated.row(values))
+                    places += [place(values)] if place else []
             more = bool(rows.fetchmany(1))
     finally:
         cursor.close()
-    places = places_in(log, query, names)
 
     def events(row: int, count: int) -> dict[str, Any]:
-        of_these = [places(r) for r in found[row : row + count]] if places else []
+        of_these = places[row : row + count]
         # A query can call anything time, cpu and serial.
-        if of_these and all(evidence.is_there(log, place) for place in of_these):
+        if of_these and all(evidence.is_there(log, one) for one in of_these):
             return evidence.of_rows(of_these)
         return evidence.of_events(log, named_in(log, query))
 
     columns = [stated.stated(name) for name in names]
     total = None if more else len(found)
-    return Table(columns, [stated.row(r) for r in found], total, events)
+    return Table(columns, found, total, events)
+
+
+def bytes_of(value: Any) -> int:
+    """About what a value takes while it is whole."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + bytes_of(one) for key, one in value.items())
+    return sum(map(bytes_of, value)) if isinstance(value, (list, tuple)) else 8
 
 
 def named_in(log: Log, query: str) -> list[str] | None:
@@ -199,8 +245,6 @@ def places_in(
 
 
 # --- where the time went ---
-
-CHOICE = ("threads", "programs", "processes", "from_ns", "to_ns", "operation", "slowest")
 
 
 def chosen(log: Log, by: Mapping[str, Any]) -> Choice:

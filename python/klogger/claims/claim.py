@@ -24,7 +24,6 @@ VERSION = 1
 PLACE = "file"
 PARTS = ("claim", "log", "by", "value", "events", "ledger")
 PATH_MAX = 300
-KINDS = ("analysis", "sql", "why", "events", "ledger")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def of(
 def claims_in(text: str) -> list[dict[str, Any]]:
     """A claim, or the claims of an answer of `klogger mcp`."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise Failure(f"not JSON: {str(error).splitlines()[0]}") from None
     if isinstance(found, dict) and "claim" not in found:
@@ -81,11 +80,19 @@ def claims_in(text: str) -> list[dict[str, Any]]:
                 help=f"it knows the form {VERSION}",
             )
         by = one.get("by")
-        if not isinstance(by, dict) or by.get("kind") not in KINDS:
+        if not isinstance(by, dict) or by.get("kind") not in tuple(asked.KEYS):
             raise Failure("the claim does not say by what it was found, in a way that is known")
     if not listed:
         raise Failure("there is no claim in it", help="an answer without claims says nothing")
     return listed
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values of one key, a reader may see the one that is not checked."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
 
 
 def as_json_or_none(value: Any) -> str | None:
@@ -107,11 +114,14 @@ def check(log: Log, claim: Mapping[str, Any], known: Answers | None = None) -> l
         return [Refuted("log", f"this log has the UUID {own}")]
     events = claim.get("events")
     first = events.get("first") if isinstance(events, dict) else None
+    listed = first if isinstance(first, list) else []
     missing = [
         Refuted(f"events.first[{number}]", f"the log has no such event: {cut(str(place), 80)}")
-        for number, place in enumerate(first if isinstance(first, list) else [])
+        for number, place in enumerate(listed[: evidence.FIRST])
         if not evidence.is_there(log, place)
     ]
+    if len(listed) > evidence.FIRST:
+        missing.append(Refuted("events.first", f"has more than {evidence.FIRST} events"))
     try:
         made = again(log, claim, {} if known is None else known)
     except Failure as failure:

@@ -30,7 +30,8 @@ A claim has what was asked, the answer, the UUID of the log, events that it
 rests on, and what the log lacks. All of it is found out again, and must be the
 same; docs/mcp.md says what a claim has.
 
-Exit code: 0 all are so, 1 one is not, 2 it cannot be found out.
+Exit code: 0 all are so, 1 one is not, 2 of one it cannot be found out, and no
+other is refuted.
 """
 
 
@@ -62,13 +63,15 @@ def verify(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         logs = Logs(stack)
         listed = claims.claims_in(read(args.claim))
-        found = [(one, logs.refuted(one, args.log)) for one in listed]
+        found = [(one, logs.checked(one, args.log)) for one in listed]
     if args.format == "json":
         print(json.dumps([as_json(*one) for one in found], indent=1))
     else:
-        for number, (one, refuted) in enumerate(found, 1):
-            show(number, one, refuted)
-    return 1 if any(refuted for _, refuted in found) else 0
+        for number, (one, checked) in enumerate(found, 1):
+            show(number, one, checked)
+    if any(checked for _, checked in found if isinstance(checked, list)):
+        return 1
+    return 2 if any(isinstance(checked, Failure) for _, checked in found) else 0
 
 
 def read(file: str) -> str:
@@ -87,12 +90,22 @@ def read(file: str) -> str:
         raise Failure(f"{file}: byte {error.start} is not UTF-8 text") from None
 
 
+# What of a claim is refuted; or why nothing can be found out.
+Checked = list[Refuted] | Failure
+
+
 class Logs:
     """Claims of one answer are of one log, and often of one question."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self.stack = stack
         self.found: dict[str, tuple[Log, claims.Answers]] = {}
+
+    def checked(self, claim: Mapping[str, Any], log: str | None) -> Checked:
+        try:
+            return self.refuted(claim, log)
+        except Failure as failure:
+            return failure
 
     def refuted(self, claim: Mapping[str, Any], log: str | None) -> list[Refuted]:
         file = log if log is not None else claim.get(claims.PLACE)
@@ -105,17 +118,25 @@ class Logs:
         return claims.check(opened, claim, known)
 
 
-def as_json(claim: Mapping[str, Any], refuted: list[Refuted]) -> dict[str, Any]:
-    listed = [{"part": one.part, "text": one.why} for one in refuted]
-    return {"verified": not refuted, "by": claim.get("by"), "refuted": listed}
+def as_json(claim: Mapping[str, Any], checked: Checked) -> dict[str, Any]:
+    """`verified` is null if it cannot be found out."""
+    by = claim.get("by")
+    if isinstance(checked, Failure):
+        return {"verified": None, "by": by, "refuted": [], "error": checked.message}
+    listed = [{"part": one.part, "text": one.why} for one in checked]
+    return {"verified": not checked, "by": by, "refuted": listed}
 
 
-def show(number: int, claim: Mapping[str, Any], refuted: list[Refuted]) -> None:
+def show(number: int, claim: Mapping[str, Any], checked: Checked) -> None:
     by = claim["by"]
     words = [by["kind"], by.get("analysis"), by.get("part"), f"row {by.get('row')}"]
     what = printable(" ".join(str(word) for word in words if word is not None))
-    print(f"{number}: {'refuted' if refuted else 'verified'}: {what}")
-    for one in refuted:
+    if isinstance(checked, Failure):
+        print(f"{number}: not known: {what}")
+        print(printable(f"   {' '.join(str(checked).split())}"))
+        return
+    print(f"{number}: {'refuted' if checked else 'verified'}: {what}")
+    for one in checked:
         print(printable(f"   {one.part}: {one.why}"))
 
 

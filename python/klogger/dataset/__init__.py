@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klogger import folder, outputs
+from klogger import folder, outputs, sources
 from klogger.dataset import cache, index
 from klogger.dataset.store import Local, Store, store_of
 from klogger.dataset.write import Identity, Writer, identity
@@ -111,6 +111,9 @@ class Dataset:
         try:
             text = self.store.read(f"{RECORDINGS}/{log}.json")
         except FileNotFoundError:
+            return None
+        except sources.Refused as error:
+            self.unreadable[log] = f"{RECORDINGS}/{log}.json: {error.strerror}"
             return None
         try:
             return Entry(log, folder.entry(text))

@@ -10,7 +10,6 @@ would not do: DuckDB looks at where they lead.)
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -122,10 +121,7 @@ class Engine:
     def open(self, entry: Path) -> Log:
         """A recording, as a log that is locked; the one before must not be used any more."""
         tables = self.tables_of_log = Linked(entry.absolute(), self.links, self.queries)
-        try:
-            meta = json.loads(tables.meta().read_text(errors="replace"))
-        except (OSError, ValueError) as error:
-            raise Failure(f"{tables.meta()}: {error}", help=tables.remedy()) from None
+        meta = tables.read_meta()
         tables.make_links()
         begun = self.made is not None
         try:

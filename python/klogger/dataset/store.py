@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from klogger import outputs
+from klogger import outputs, sources
 from klogger.failure import Failure
+from klogger.folder import JSON_MAX
 
 # What is being written, in a folder.
 HIDDEN = ".writing"
@@ -59,7 +60,7 @@ class Local:
         self.where = str(folder)
 
     def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
+        return sources.content(self.folder / name, JSON_MAX)
 
     def names(self, folder: str) -> list[str]:
         try:

@@ -21,7 +21,7 @@ from klogger.columns import Column
 from klogger.dataset import texts
 from klogger.decodings import DECLARED
 from klogger.failure import Failure
-from klogger.folder import RECORDINGS, Part, entry
+from klogger.folder import RECORDINGS, Part, read_entry
 from klogger.identity import text_of, uuid_of
 from klogger.log import Event, Log, lock_settings, section
 from klogger.log import open as open_log
@@ -64,7 +64,7 @@ def checksum(directory: Path, preamble: str) -> str:
     """
     if directory.is_file():
         # The entry of a recording in another dataset.
-        return str(entry(directory.read_bytes())["checksum"])
+        return str(read_entry(directory)["checksum"])
     found = hashlib.sha256(preamble.encode())
     for file in sorted(directory.glob("*.parquet")):
         found.update(f"{file.name}\0".encode())
@@ -74,7 +74,7 @@ def checksum(directory: Path, preamble: str) -> str:
 
 def clock_of(log: Log) -> collected.Clock:
     if log.directory.is_file():
-        said = entry(log.directory.read_bytes())
+        said = read_entry(log.directory)
         return collected.Clock(said["from_wall_ns"], said["clock_error_ns"])
     return collected.clock_of(log.path, log.preamble)
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from klogger import outputs, paths, sources
-from klogger.export import has_segments
+from klogger.export import SUFFIX, has_segments
 from klogger.failure import Failure, did_you_mean
+from klogger.folder import is_entry
 from klogger.units import printable
 
 FILE = "mcp.toml"
@@ -79,7 +80,10 @@ class Allowed:
                 f"to read {printable(str(found))}",
                 f"read = [{', '.join(map(quoted, [*map(str, folders), str(found.parent)]))}]",
             )
-        check_kind(found)
+        try:
+            check_kind(found)
+        except OSError as error:
+            raise Failure(f"{printable(str(found))}: {error.strerror}") from None
         return found
 
 
@@ -98,36 +102,53 @@ def real(path: str | os.PathLike[str]) -> Path:
 
 
 def inside(path: Path, folder: Path) -> bool:
-    """Nothing is in a folder that others can write, nor in one within it: they would lead us
-    elsewhere.
+    """Nothing is in a folder that others can write, nor in one within it, nor is a log such a
+    folder: they would lead us elsewhere.
     """
     try:
         top = real(folder)
         way = [one for one in (path, *path.parents) if one.is_relative_to(top)]
-        # The last one is what the path names.
-        return bool(way) and not any(outputs.foreign(one) for one in way[1:] or way)
+        folders = way if path.is_dir() else way[1:]
+        return bool(way) and not any(map(outputs.foreign, folders))
     except OSError:
         return False
 
 
 def check_kind(path: Path) -> None:
-    """A regular file, or a folder of klogger's that has nothing but such."""
+    """A regular file, or a folder of klogger's that has nothing but such. Not the entry of a
+    dataset, which names files anywhere in it.
+    """
+    if is_entry(path):
+        raise Failure(f"{printable(str(path))} is of a dataset, which is not read for agents")
     found = path.lstat()
-    if stat.S_ISREG(found.st_mode):
-        return
-    if not stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(found.st_mode):
+        if not (path / "meta.json").is_file() and not has_segments(path):
+            raise Failure(f"{printable(str(path))} is a folder without a log")
+        check_files(path)
+    elif not stat.S_ISREG(found.st_mode):
         raise Failure(f"{printable(str(path))} is not a regular file")
-    if not (path / "meta.json").is_file() and not has_segments(path):
-        raise Failure(f"{printable(str(path))} is a folder without a log")
-    with os.scandir(path) as entries:
-        for number, entry in enumerate(entries):
-            if number >= FILES_MAX or not entry.is_file(follow_symlinks=False):
-                if entry.is_dir(follow_symlinks=False) and number < FILES_MAX:
-                    continue
-                raise Failure(
-                    f"{printable(str(path))} has more than regular files in it:"
-                    f" {printable(entry.name)}"
-                )
+    # If they are as new as the log, they are what is read.
+    tables = path.with_name(path.name + SUFFIX)
+    if os.path.lexists(tables):
+        check_files(tables)
+
+
+def check_files(folder: Path) -> None:
+    """All that is in a folder, and in those within it, is a regular file there."""
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise Failure(f"{printable(str(folder))} is not a folder")
+    left, seen = [folder], 0
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                if entry.is_dir(follow_symlinks=False) and seen <= FILES_MAX:
+                    left.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False) or seen > FILES_MAX:
+                    raise Failure(
+                        f"{printable(str(folder))} has more than regular files in it:"
+                        f" {printable(entry.name)}"
+                    )
 
 
 def config_file() -> Path:

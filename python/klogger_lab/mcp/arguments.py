@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,12 +31,20 @@ class Argument:
             raise Failure(f"'{name}' has more than {self.items}s in it", help=self.doc)
 
 
+def is_finite(number: float) -> bool:
+    """JSON has integers that no float is as large as."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
 # Columns are of 64 bits.
 INTEGERS = range(-(2**63), 2**63)
 KINDS: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: type(value) is int and value in INTEGERS,
-    "number": lambda value: type(value) in (int, float),
+    "number": lambda value: type(value) in (int, float) and is_finite(value),
     "boolean": lambda value: isinstance(value, bool),
     "array": lambda value: isinstance(value, list),
 }

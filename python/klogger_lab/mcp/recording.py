@@ -24,6 +24,7 @@ from klogger.claims.stated import cut, stated
 from klogger.failure import Failure
 from klogger.units import printable
 from klogger_lab.mcp.allowed import EXAMPLE, Allowed, Recordings
+from klogger_lab.mcp.arguments import is_finite
 from klogger_lab.recorder import Recorder
 
 LOOK = 0.01
@@ -77,6 +78,8 @@ def bounds(allowed: Allowed, wish: Wish) -> tuple[Recordings, float]:
         if wanted and not is_allowed:
             raise allowed.refused(what, f"{key} = true, in [record]")
     seconds = wish.seconds if wish.seconds is not None else min(record.seconds, 5.0)
+    if not is_finite(seconds):
+        raise Failure("'seconds' is not a number of seconds")
     if not 0 < seconds <= record.seconds:
         raise allowed.refused(
             f"to record for {seconds:g} s", f"seconds = {seconds:g}, in [record]; up to"
@@ -109,7 +112,7 @@ def record(allowed: Allowed, wish: Wish, ending: threading.Event) -> dict[str, A
         recorder = Recorder(options, Path(folder) / "messages", command=wish.command)
         try:
             with recorder:
-                recorder.wait_started()
+                recorder.wait_started(ending=ending)
                 ended = watched(recorder, log, bounded.bytes, seconds, ending)
         finally:
             end_group(recorder.pid)
@@ -126,7 +129,8 @@ def end_group(group: int) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + PATIENCE
-        with contextlib.suppress(ProcessLookupError):
+        # What is left may have another user's rights: then there is an answer all the same.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
             while time.monotonic() < until:
                 os.killpg(group, 0)

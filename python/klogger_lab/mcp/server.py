@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 import mcp_types as types
 from anyio import to_thread
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
 from klogger_lab.mcp.tools import TOOLS, Session
 
@@ -59,11 +62,26 @@ def server(session: Session, version: str, instructions: str) -> Server:
 
 
 def serve(session: Session, version: str, instructions: str) -> None:
-    """Until the client closes the standard input."""
+    """Until the client closes the standard input: a recording that goes on ends then, for the call
+    of it is waited for.
+    """
     made = server(session, version, instructions)
 
     async def run() -> None:
-        async with stdio_server() as (read, write):
-            await made.run(read, write, made.create_initialization_options())
+        async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+            passed, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+            async def pass_on() -> None:
+                try:
+                    with contextlib.suppress(anyio.BrokenResourceError):
+                        async with passed:
+                            async for message in read:
+                                await passed.send(message)
+                finally:
+                    session.ending.set()
+
+            tasks.start_soon(pass_on)
+            await made.run(received, write, made.create_initialization_options())
+            tasks.cancel_scope.cancel()
 
     anyio.run(run)
