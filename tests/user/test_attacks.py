@@ -164,8 +164,8 @@ def test_a_stranger_names_a_parent(recorder, build):
         _, err = recording.communicate(timeout=60)
         for process in (model, forger, victim, parent):
             os.killpg(process.pid, signal.SIGKILL)
-        path.unlink(missing_ok=True)
-        recorded.unlink(missing_ok=True)
+        for file in (path, recorded, *mine.glob(f"{child}.*")):
+            file.unlink(missing_ok=True)
     log = recorder.log(out)
     assert (
         {victim.pid}
